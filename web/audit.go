@@ -155,6 +155,10 @@ func (r *request) about(e *audit.Entry) string {
 	case !whole: // of all processes
 	case parts[1] == "queues":
 		return r.link("/queues/{name}", "queues", name)
+	case parts[1] == "periodic":
+		if href := r.link("/periodic/{name}", "periodic", name); href != "" {
+			return href + "?" + url.Values{"namespace": {e.Filter["namespace"]}}.Encode()
+		}
 	case parts[1] == "jobs":
 		return r.link("/jobs/{jid}", "jobs", name)
 	case parts[1] == "processes", parts[1] == "tree":

@@ -48,6 +48,9 @@ func (s *site) plant() {
 		do("HSET", "h:1:a:work", kind, `{"queue":"mail","payload":`+quoted(work)+`,"run_at":`+now.Format("20060102")+`}`)
 	}
 	do("ZADD", "dead", now.Unix(), `{"password":"`+planted)
+	do("SADD", "cron_jobs:default", "cron_job:default:mail")
+	do("HSET", "cron_job:default:mail", "name", "mail", "klass", "Pay", "cron", "token="+planted, "status", "enabled", "description", "password: "+planted,
+		"args", `[{"password":"`+planted+`"},"`+planted+`"]`, "message", `{"class":"Pay","queue":"mail","args":[]}`)
 	do("HSET", "it-run-plain", "c", `{"token":"`+planted+`"}`)
 }
 

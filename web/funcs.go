@@ -57,6 +57,7 @@ var functions = template.FuncMap{
 	"plural":    words.Plural, // 2 "job" → 2 jobs
 	"text":      text,         // json.RawMessage → string
 	"short":     words.Short,  // text, most bytes
+	"sentence":  sentence,     // "it is late" → It is late.
 	"dict":      dict,         // "A" 1 "B" 2 → map, for partials
 	"identity":  identity,     // with places where it may be broken
 	"kilobytes": func(n int64) string { return words.Size(n << 10) },

@@ -27,6 +27,7 @@ var topics = map[string]func(s *snapshot, of string) any{
 	"overview": func(s *snapshot, _ string) any { return []any{s.At, s.Fault != nil} },
 	"queues":   func(s *snapshot, _ string) any { return s.Queues },
 	"orphans":  func(s *snapshot, _ string) any { return s.At.Truncate(orphansEvery) },
+	"periodic": func(s *snapshot, _ string) any { return s.At.Truncate(periodicEvery) },
 	"classes":  func(s *snapshot, _ string) any { return s.At.Truncate(classesEvery) },
 	"queue":    func(s *snapshot, of string) any { q, _ := s.queueOf(of); return q },
 	"sets": func(s *snapshot, _ string) any {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
@@ -31,6 +33,7 @@ func (s *site) fixture() {
 	for range 3 {
 		harness.Must(c.PushClass(s.t.Context(), "Billing::Charge", []any{json.Number("12345678901234567890"), map[string]any{"token": "s3cr3t"}}, client.Queue("a/b.json")))(s.t)
 	}
+	harness.OK(s.t, inspect.New(s.rdb).SavePeriodic(s.t.Context(), troupe.Periodic{Name: "a/b.json", Cron: "0 4 * * *", Class: "Billing::Charge", Args: []any{map[string]any{"token": "s3cr3t"}}, Queue: "a/b.json"}))
 	s.fleetFixture()
 }
 
@@ -46,45 +49,52 @@ var pages = map[string]struct {
 	path string
 	form url.Values // of a POST that works for an admin
 }{
-	"GET /":                       {path: "/"},
-	"GET /queues":                 {path: "/queues"},
-	"GET /queues/{name}":          {path: "/queues/a%2Fb%2Ejson"},
-	"POST /queues/{name}/pause":   {path: "/queues/a%2Fb%2Ejson/pause"},
-	"POST /queues/{name}/unpause": {path: "/queues/a%2Fb%2Ejson/unpause"},
-	"POST /queues/{name}/delete":  {path: "/queues/a%2Fb%2Ejson/delete", form: url.Values{"key": {"1~0~x"}}},
-	"GET /queues/{name}/export":   {path: "/queues/a%2Fb%2Ejson/export"},
-	"POST /queues/{name}/ticked":  {path: "/queues/a%2Fb%2Ejson/ticked", form: url.Values{"do": {"move"}, "into": {"other"}, "key": {"1~0~x"}}},
-	"GET /queues/{name}/all":      {path: "/queues/a%2Fb%2Ejson/all?do=move"},
-	"POST /queues/{name}/all":     {path: "/queues/a%2Fb%2Ejson/all", form: url.Values{"do": {"kill"}, "count": {"1"}}},
-	"GET /queues/{name}/clear":    {path: "/queues/a%2Fb%2Ejson/clear"},
-	"POST /queues/{name}/clear":   {path: "/queues/a%2Fb%2Ejson/clear"},
-	"GET /running":                {path: "/running"},
-	"GET /jobs/{jid}":             {path: "/jobs/" + fixtureJID},
-	"POST /jobs/{jid}/cancel":     {path: "/jobs/" + fixtureJID + "/cancel"},
-	"GET /retries":                {path: "/retries?class=Billing::Charge"},
-	"GET /retries/export":         {path: "/retries/export"},
-	"POST /retries/ticked":        {path: "/retries/ticked", form: url.Values{"do": {"kill"}, "key": {"1~0~x"}}},
-	"GET /retries/all":            {path: "/retries/all?do=kill"},
-	"POST /retries/all":           {path: "/retries/all", form: url.Values{"do": {"kill"}, "count": {"1"}}},
-	"GET /scheduled":              {path: "/scheduled"},
-	"GET /scheduled/export":       {path: "/scheduled/export"},
-	"POST /scheduled/ticked":      {path: "/scheduled/ticked", form: url.Values{"do": {"retry"}, "key": {"1~0~x"}}},
-	"GET /scheduled/all":          {path: "/scheduled/all"},
-	"POST /scheduled/all":         {path: "/scheduled/all", form: url.Values{"do": {"reschedule"}, "at": {"2h"}, "count": {"1"}}},
-	"GET /dead":                   {path: "/dead"},
-	"GET /dead/export":            {path: "/dead/export"},
-	"POST /dead/ticked":           {path: "/dead/ticked", form: url.Values{"do": {"delete"}, "key": {"1~0~x"}}},
-	"GET /dead/all":               {path: "/dead/all?do=delete"},
-	"POST /dead/all":              {path: "/dead/all", form: url.Values{"do": {"delete"}, "count": {"1"}}},
-	"GET /search":                 {path: "/search?q=billing"},
-	"GET /tasks":                  {path: "/tasks"},
-	"GET /tasks/{id}":             {path: "/tasks/" + fixtureTask},
-	"POST /tasks/{id}/cancel":     {path: "/tasks/" + fixtureTask + "/cancel"},
-	"GET /audit":                  {path: "/audit"},
-	"GET /login":                  {path: "/login"},
-	"POST /login":                 {path: "/login", form: url.Values{"name": {"ann"}, "password": {"wrong"}}},
-	"POST /logout":                {path: "/logout"},
-	"GET /live":                   {path: "/live?topic=none"},
+	"GET /":                         {path: "/"},
+	"GET /queues":                   {path: "/queues"},
+	"GET /queues/{name}":            {path: "/queues/a%2Fb%2Ejson"},
+	"POST /queues/{name}/pause":     {path: "/queues/a%2Fb%2Ejson/pause"},
+	"POST /queues/{name}/unpause":   {path: "/queues/a%2Fb%2Ejson/unpause"},
+	"POST /queues/{name}/delete":    {path: "/queues/a%2Fb%2Ejson/delete", form: url.Values{"key": {"1~0~x"}}},
+	"GET /queues/{name}/export":     {path: "/queues/a%2Fb%2Ejson/export"},
+	"POST /queues/{name}/ticked":    {path: "/queues/a%2Fb%2Ejson/ticked", form: url.Values{"do": {"move"}, "into": {"other"}, "key": {"1~0~x"}}},
+	"GET /queues/{name}/all":        {path: "/queues/a%2Fb%2Ejson/all?do=move"},
+	"POST /queues/{name}/all":       {path: "/queues/a%2Fb%2Ejson/all", form: url.Values{"do": {"kill"}, "count": {"1"}}},
+	"GET /queues/{name}/clear":      {path: "/queues/a%2Fb%2Ejson/clear"},
+	"POST /queues/{name}/clear":     {path: "/queues/a%2Fb%2Ejson/clear"},
+	"GET /running":                  {path: "/running"},
+	"GET /jobs/{jid}":               {path: "/jobs/" + fixtureJID},
+	"POST /jobs/{jid}/cancel":       {path: "/jobs/" + fixtureJID + "/cancel"},
+	"GET /retries":                  {path: "/retries?class=Billing::Charge"},
+	"GET /retries/export":           {path: "/retries/export"},
+	"POST /retries/ticked":          {path: "/retries/ticked", form: url.Values{"do": {"kill"}, "key": {"1~0~x"}}},
+	"GET /retries/all":              {path: "/retries/all?do=kill"},
+	"POST /retries/all":             {path: "/retries/all", form: url.Values{"do": {"kill"}, "count": {"1"}}},
+	"GET /scheduled":                {path: "/scheduled"},
+	"GET /scheduled/export":         {path: "/scheduled/export"},
+	"POST /scheduled/ticked":        {path: "/scheduled/ticked", form: url.Values{"do": {"retry"}, "key": {"1~0~x"}}},
+	"GET /scheduled/all":            {path: "/scheduled/all"},
+	"POST /scheduled/all":           {path: "/scheduled/all", form: url.Values{"do": {"reschedule"}, "at": {"2h"}, "count": {"1"}}},
+	"GET /dead":                     {path: "/dead"},
+	"GET /dead/export":              {path: "/dead/export"},
+	"POST /dead/ticked":             {path: "/dead/ticked", form: url.Values{"do": {"delete"}, "key": {"1~0~x"}}},
+	"GET /dead/all":                 {path: "/dead/all?do=delete"},
+	"POST /dead/all":                {path: "/dead/all", form: url.Values{"do": {"delete"}, "count": {"1"}}},
+	"GET /periodic":                 {path: "/periodic"},
+	"GET /periodic/{name}":          {path: "/periodic/a%2Fb%2Ejson?namespace=default"},
+	"POST /periodic/{name}/enable":  {path: "/periodic/a%2Fb%2Ejson/enable"},
+	"POST /periodic/{name}/disable": {path: "/periodic/a%2Fb%2Ejson/disable"},
+	"POST /periodic/{name}/push":    {path: "/periodic/a%2Fb%2Ejson/push"},
+	"GET /periodic/{name}/delete":   {path: "/periodic/a%2Fb%2Ejson/delete"},
+	"POST /periodic/{name}/delete":  {path: "/periodic/a%2Fb%2Ejson/delete", form: url.Values{"count": {"1"}}},
+	"GET /search":                   {path: "/search?q=billing"},
+	"GET /tasks":                    {path: "/tasks"},
+	"GET /tasks/{id}":               {path: "/tasks/" + fixtureTask},
+	"POST /tasks/{id}/cancel":       {path: "/tasks/" + fixtureTask + "/cancel"},
+	"GET /audit":                    {path: "/audit"},
+	"GET /login":                    {path: "/login"},
+	"POST /login":                   {path: "/login", form: url.Values{"name": {"ann"}, "password": {"wrong"}}},
+	"POST /logout":                  {path: "/logout"},
+	"GET /live":                     {path: "/live?topic=none"},
 }
 
 // Each route answers who may use it, and nobody else; with --read-only those that change

@@ -133,15 +133,19 @@ func (s *site) doAll(after func(what string)) {
 			}
 		}
 	}
-	queue := "/queues/a%2Fb%2Ejson"
+	queue, clock := "/queues/a%2Fb%2Ejson", "/periodic/a%2Fb%2Ejson"
 	s.fixture()
+	do(clock+"/disable", nil, `"disabled":true`)
+	do(clock+"/enable", nil, `"disabled":false`)
+	do(clock+"/push", nil, `"jid"`)
+	do(clock+"/delete", url.Values{"count": {"1"}}, `"done":1`)
 	do(queue+"/delete", url.Values{"key": {s.first(queue)}}, "")
 	do(queue+"/ticked", url.Values{"do": {"move"}, "into": {"other"}, "key": {s.first(queue)}}, `"done":1`)
 	do("/queues/other/ticked", url.Values{"do": {"kill"}, "key": {s.first("/queues/other")}}, `"done":1`)
 	do(queue+"/all", url.Values{"do": {"move"}, "into": {"other"}, "count": {"1"}}, "")
 	do(queue+"/pause", nil, "")
 	do(queue+"/unpause", nil, "")
-	do(queue+"/clear", url.Values{"count": {"2"}}, "")
+	do(queue+"/clear", url.Values{"count": {"3"}}, "")
 	// nobody lives who would put back the jobs of the dead
 	s.rdb.Del(s.t.Context(), "troupe:lease:web-1:9:abc#default.1", "processes", fixed)
 	again, err := New(s.h.options) // which has not seen those that lived

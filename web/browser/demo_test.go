@@ -16,6 +16,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
@@ -63,6 +65,7 @@ func openShop(t testing.TB, before time.Duration) *shop {
 		return len(s.entries(keys.Retry, "Search::Reindex"))+len(s.entries(keys.Dead, "Search::Suggest")) == 2
 	})
 	s.job = s.entries(keys.Retry, "Stripe::CardError")[0]
+	s.periodic()
 	s.act()
 	testkit.Await(t, "the dashboard has looked at the queues", func() bool { return strings.Contains(s.look("/"), "The queue imports is paused") })
 	return s
@@ -91,6 +94,28 @@ func (s *shop) look(path string) string {
 		s.t.Fatalf("%s: %d\n%s", path, status, text)
 	}
 	return text
+}
+
+// periodic makes the jobs that the clock pushes: one that is as it should be, one that is disabled, and one that is
+// stuck, with a long name.
+func (s *shop) periodic() {
+	s.t.Helper()
+	ctx, i := s.t.Context(), inspect.New(s.rdb)
+	err := i.SavePeriodic(ctx,
+		troupe.Periodic{Name: "reports.monthly", Cron: "0 4 1 * * Europe/Berlin", Class: "Reports::Monthly", Missed: troupe.MissedLast, Args: []any{map[string]any{"scope": "all", "token": "tk_5d1f"}}, Description: "the numbers of the month, for the owners"},
+		troupe.Periodic{Name: "carts.sweep", Cron: "every 15m", Class: "Carts::Sweep", Disabled: true},
+		troupe.Periodic{Name: "the prices of all suppliers, as their files have them, once a night", Cron: "30 2 * * mon-fri Asia/Kolkata", Class: "Imports::Supplier", Queue: "imports"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.rdb.HSet(ctx, keys.PeriodicJob("default", "the prices of all suppliers, as their files have them, once a night", false), "cron", "30 2 * * mon-fri Asia/Calcuttaa")
+	for range 3 {
+		if j, err := i.PeriodicJob(ctx, "reports.monthly", ""); err != nil {
+			s.t.Fatal(err)
+		} else if _, err := j.Push(ctx); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // act does what the audit and the tasks show.
