@@ -31,6 +31,7 @@ type jobPage struct {
 	Where     string          `json:"-"` // the place for people
 	Href      string          `json:"-"` // of the place
 	Acts      jobActs         `json:"-"`
+	Clock     string          `json:"-"` // the address of the periodic job that has pushed it
 	Events    string          `json:"-"` // about a process, where the id looks like one
 }
 
@@ -79,6 +80,9 @@ func (r *request) jobPage() (*page, error) {
 			p.Backtrace = lines[:min(len(lines), mostBacktrace)]
 		}
 	}
+	if x.Periodic != nil && addressable(x.Periodic.Name) {
+		p.Clock = r.link("/periodic/{name}", "periodic", x.Periodic.Name)
+	}
 	if x.Record == nil && strings.Count(jid, ":") == 2 {
 		p.Events = r.eventsAbout(jid)
 	}
@@ -102,7 +106,7 @@ func (r *request) near() []explain.Near {
 
 // seenAt is the address of a job with where it is seen, or may be; "" if it has no address.
 func (r *request) seenAt(jid, place string, more ...string) string {
-	if jid == "" || jid == "." || jid == ".." {
+	if !addressable(jid) {
 		return ""
 	}
 	where := url.Values{"in": {place}}

@@ -30,7 +30,7 @@ type periodicRow struct {
 
 // Address is that of its page, or of an action; "" if its name cannot be in one.
 func (p periodicRow) Address(action ...string) string {
-	if p.Name == "" || p.Name == "." || p.Name == ".." {
+	if !addressable(p.Name) {
 		return ""
 	}
 	return p.r.url(append([]string{"periodic", p.Name}, action...)...) + "?namespace=" + url.QueryEscape(cmp.Or(p.Namespace, "-"))

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/periodic"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -70,7 +71,12 @@ func TestPeriodic(t *testing.T) {
 	if len(jobs) != 1 || !strings.Contains(jobs[0], "s3cr3t") {
 		t.Fatalf("pushed: %v", jobs)
 	}
-	jid := harness.Must(troupe.ParsePayload([]byte(jobs[0])))(t).JID()
+	p := harness.Must(troupe.ParsePayload([]byte(jobs[0])))(t)
+	jid := p.JID()
+	contains(t, "the page of its job", s.get("/jobs/"+jid), `<dt>Periodic job</dt><dd><a href="/periodic/nightly">nightly</a>, beside its ticks</dd>`, "It was pushed from the periodic job nightly, beside its ticks.")
+	p.SetString(periodic.TickField, "2026-11-26T03:00:00Z") // as a tick pushes it
+	s.rdb.LSet(ctx, keys.Queue("low"), 0, p.Bytes())
+	contains(t, "the page of a tick's job", s.get("/jobs/"+jid), `nightly</a>, tick of <time`, "It was pushed by the periodic job nightly, for its tick of <time", "tick of the periodic job nightly</span>")
 	contains(t, "the pushes", s.get("/periodic/nightly?namespace=default"), `/jobs/`+jid)
 	if status, text := s.post("/periodic/zz/push?namespace=-", nil); status != http.StatusConflict || !strings.Contains(text, "minute &#34;61&#34;: want 0 to 59") {
 		t.Errorf("pushing one that cannot be: %d\n%s", status, text)

@@ -212,7 +212,7 @@ func (v *view) To(page, name string, most int) template.HTML {
 	switch {
 	case name == "":
 		return `<span class="muted">none</span>`
-	case name == "." || name == ".." || !v.Can(http.MethodGet, pageOf[page]):
+	case !addressable(name) || !v.Can(http.MethodGet, pageOf[page]):
 		return template.HTML(template.HTMLEscapeString(words.Short(name, most))) //nolint:gosec // escaped
 	}
 	return template.HTML(fmt.Sprintf(`<a href="%s">%s</a>`, template.HTMLEscapeString(v.r.url(page, name)), template.HTMLEscapeString(words.Short(name, most)))) //nolint:gosec // escaped

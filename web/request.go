@@ -91,6 +91,9 @@ func (r *request) url(segments ...string) string {
 	return b.String()
 }
 
+// addressable reports whether a name can be a segment of an address.
+func addressable(name string) bool { return name != "" && name != "." && name != ".." }
+
 // with is the address of this page with other parameters: names and values by turns, "" takes one away.
 func (r *request) with(pairs ...string) string {
 	query := r.URL.Query()

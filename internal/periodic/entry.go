@@ -182,14 +182,28 @@ func (e *Entry) Job(tick, at time.Time, form troupe.Timestamps) (*troupe.Payload
 	if _, ok := p.Get("retry"); !ok {
 		p.Set("retry", json.RawMessage("true"))
 	}
-	if e.Own && !tick.IsZero() {
-		p.SetString(TickField, tick.Format(markForm))
+	if e.Own {
+		p.SetString(nameField, e.Name)
+		if !tick.IsZero() {
+			p.SetString(TickField, tick.Format(markForm))
+		}
 	}
 	return p, nil
 }
 
-// TickField is the field of a job that names its tick.
-const TickField = "troupe_tick"
+// The fields of a job that name its entry and its tick. A job that was pushed beside the ticks has none.
+const (
+	nameField = "troupe_periodic"
+	TickField = "troupe_tick"
+)
+
+// Origin is the entry, and the tick, that a job says it comes from: "" and the zero Time if it says none.
+func Origin(p *troupe.Payload) (name string, tick time.Time) {
+	name, _ = p.String(nameField)
+	text, _ := p.String(TickField)
+	tick, _ = time.Parse(markForm, text)
+	return name, tick
+}
 
 // Ticks are those after now, n at most.
 func (e *Entry) Ticks(now time.Time, n int) (all []time.Time) {

@@ -106,7 +106,7 @@ func TestATickPushesOnce(t *testing.T) {
 			fields = append(fields, key+"="+string(v))
 		}
 		slices.Sort(fields)
-		want := []string{"args=[1,\"x\"]", "class=\"Report\"", "created_at=946685700.0", "enqueued_at=946685700.0", "jid=\"" + p.JID() + "\"", "queue=\"low\"", "retry=3", "troupe_tick=\"2000-01-01T00:15:00Z\""}
+		want := []string{"args=[1,\"x\"]", "class=\"Report\"", "created_at=946685700.0", "enqueued_at=946685700.0", "jid=\"" + p.JID() + "\"", "queue=\"low\"", "retry=3", "troupe_periodic=\"a b:c\"", "troupe_tick=\"2000-01-01T00:15:00Z\""}
 		harness.EqualList(t, "the job", fields, want)
 		harness.Equal(t, "the queue is known", r.rdb.SIsMember(t.Context(), keys.Queues, "low").Val(), true)
 		e := harness.Must(r.Store.Find(t.Context(), "a b:c", ""))(t)

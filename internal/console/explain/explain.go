@@ -28,6 +28,7 @@ type Explanation struct {
 	Searched []string `json:"searched"` // where it was looked for
 
 	Progress *Progress `json:"progress,omitempty"` // of an iterable job that has begun
+	Periodic *Origin   `json:"periodic,omitempty"` // of a job that a periodic job has pushed
 
 	Record   *inspect.JobRecord   `json:"-"` // the job as it was found; nil if it was not
 	Entry    *inspect.SortedEntry `json:"-"` // the same in a set; nil elsewhere
@@ -99,6 +100,7 @@ func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Mas
 	if err := s.iterates(); err != nil {
 		return nil, err
 	}
+	s.clocked()
 	if s.x.Place == "" {
 		s.nowhere()
 	}

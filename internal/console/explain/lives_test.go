@@ -89,6 +89,9 @@ func TestLives(t *testing.T) {
 			w.do("SADD", "paused", "default")
 			w.push("default", "Waits", jid, "")
 		}, "queue:default: paused position", "The queue default is paused. It is number 1 of 1. Nothing, until it is unpaused: troupe queues unpause default."},
+		{"tick of a periodic job", func(w *world) {
+			w.push("other", "Waits", jid, `,"troupe_periodic":"nightly","troupe_tick":"2026-11-26T03:00:00Z"`)
+		}, "queue:other: nobody_listens position periodic", "It was pushed by the periodic job nightly, for its tick of 2026-11-26 03:00:00 UTC."},
 		{"nobody listens", func(w *world) { w.push("other", "Waits", jid, "") },
 			"queue:other: nobody_listens position", "No process listens on the queue other."},
 		{"all busy", func(w *world) {

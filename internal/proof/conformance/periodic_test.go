@@ -64,7 +64,7 @@ func shapeOf(t *testing.T, raw string) string {
 	p := harness.Must(troupe.ParsePayload([]byte(raw)))(t)
 	var fields []string
 	for key := range p.Keys() {
-		if v, _ := p.Get(key); !slices.Contains([]string{"jid", "created_at", "enqueued_at", "troupe_tick"}, key) {
+		if v, _ := p.Get(key); !slices.Contains([]string{"jid", "created_at", "enqueued_at", "troupe_periodic", "troupe_tick"}, key) {
 			fields = append(fields, key+"="+string(v))
 		}
 	}
