@@ -26,21 +26,27 @@ var pushSource string
 
 var pushScript = script.New("periodic.push", pushSource)
 
-// finish brings what the ticks of entries have left in their hashes into its queues.
+// finish brings what the ticks of entries have left in their hashes into its queues, the oldest first:
+// a queue takes no tick of an entry after a later one. So one that refuses is left alone.
 func (t *Ticker) finish(ctx context.Context, all []*Entry) error {
 	var failed error
 	for _, e := range all {
+		refused := map[string]bool{}
 		for _, field := range slices.Sorted(maps.Keys(e.fields)) { // seconds of ten digits, until the year 2286
-			if tick, ok := strings.CutPrefix(field, pendingField); ok {
-				failed = errors.Join(failed, t.own(e, t.push(ctx, e, field, tick, e.fields[field])))
+			tick, ok := strings.CutPrefix(field, pendingField)
+			queue, raw, _ := strings.Cut(e.fields[field], "\n")
+			if !ok || refused[queue] {
+				continue
 			}
+			err := t.push(ctx, e, tick, queue, raw)
+			refused[queue] = err != nil
+			failed = errors.Join(failed, t.own(e, err))
 		}
 	}
 	return failed
 }
 
-func (t *Ticker) push(ctx context.Context, e *Entry, field, tick, text string) error {
-	queue, raw, _ := strings.Cut(text, "\n")
+func (t *Ticker) push(ctx context.Context, e *Entry, tick, queue, raw string) error {
 	names := []string{keys.PeriodicPushed(queue, e.key), keys.Queue(queue)}
 	if err := pushScript.Run(ctx, t.Store.Redis, names, tick, raw, remembered.Milliseconds()).Err(); err != nil {
 		return fmt.Errorf("push tick %s of periodic job %q: %w", tick, e.Name, err)
@@ -48,7 +54,7 @@ func (t *Ticker) push(ctx context.Context, e *Entry, field, tick, text string) e
 	if err := t.Store.Redis.SAdd(ctx, keys.Queues, queue).Err(); err != nil && !isReply(err) {
 		return fmt.Errorf("name queue %s: %w", queue, err)
 	}
-	if err := t.Store.Redis.HDel(ctx, e.key, field).Err(); err != nil {
+	if err := t.Store.Redis.HDel(ctx, e.key, pendingField+tick).Err(); err != nil {
 		return fmt.Errorf("note the push of periodic job %q: %w", e.Name, err)
 	}
 	return nil

@@ -7,7 +7,8 @@
 --         6 job; "" to mark only, 7 name of the queue
 --         8 time of the push for people, 9 line for the list of what was pushed
 --         10 what became of the tick, as JSON
--- returns {what, newest mark, last line of the list}; what is
+-- returns {what, newest mark, last line of the list}, and on a cluster a fourth value if jobs of
+--         other ticks lie in the hash for the same queue; what is
 --         "pushed"; "marked"
 --         "done" if the tick has its mark, or is so old that its mark may be gone
 --         "changed" if the job is not what the caller has read
@@ -27,13 +28,17 @@ if redis.call('ZSCORE', KEYS[2], ARGV[4]) or newest >= ARGV[4] and tick < now - 
   return {'done', newest, type(last) == 'string' and last or ''}
 end
 if tick > now then return {'early', newest, ''} end
-local what = 'marked'
+local what, waits = 'marked', nil
 if ARGV[6] ~= '' then
   what = 'pushed'
   if KEYS[5] then
     redis.call('LPUSH', KEYS[5], ARGV[6])
     redis.pcall('SADD', KEYS[4], ARGV[7])
   else
+    local all, to = redis.call('HGETALL', KEYS[1]), ARGV[7] .. '\n'
+    for i = 1, #all, 2 do
+      if string.sub(all[i], 1, 12) == 'troupe_push:' and string.sub(all[i + 1], 1, #to) == to then waits = 'waits' end
+    end
     redis.call('HSET', KEYS[1], 'troupe_push:' .. ARGV[5], ARGV[7] .. '\n' .. ARGV[6])
   end
   redis.call('HSET', KEYS[1], 'last_enqueue_time', ARGV[8])
@@ -43,4 +48,4 @@ end
 redis.call('HSET', KEYS[1], 'troupe_last', ARGV[10])
 redis.call('ZADD', KEYS[2], ARGV[5], ARGV[4])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. math.min(tick, now - 3600))
-return {what, ARGV[4] > newest and ARGV[4] or newest, ARGV[9]}
+return {what, ARGV[4] > newest and ARGV[4] or newest, ARGV[9], waits}

@@ -142,10 +142,14 @@ func (t *Ticker) readAll(ctx context.Context) error {
 	return nil
 }
 
-// wrong tells of e once.
+// wrong tells of e once for each reason, whichever tick it is about.
 func (t *Ticker) wrong(e *Entry, why error) {
-	if t.told[e.key] != why.Error() {
-		t.told[e.key] = why.Error()
+	reason := why
+	for inner := errors.Unwrap(reason); inner != nil; inner = errors.Unwrap(reason) {
+		reason = inner
+	}
+	if t.told[e.key] != reason.Error() {
+		t.told[e.key] = reason.Error()
 		t.Wrong(e, why)
 	}
 }
@@ -258,9 +262,13 @@ func (t *Ticker) answered(ctx context.Context, s step, reply []string) error {
 	case what == "changed", what == "early":
 		t.Stale()
 		return nil
+	case what == "pushed" && len(reply) > 3: // those go first: a queue takes no tick after a later one
+		t.Stale()
+		t.Ticked(s.e, *s.e.Last)
+		return nil // what they wait for was told
 	case what == "pushed" && redisconn.OnCluster(t.Store.Redis):
 		tick := strconv.FormatInt(s.f.tick.Unix(), 10)
-		if err := t.push(ctx, s.e, pendingField+tick, tick, s.f.queue+"\n"+s.f.job); err != nil {
+		if err := t.push(ctx, s.e, tick, s.f.queue, s.f.job); err != nil {
 			return err
 		}
 	case what == "done" && (s.f.jid == "" || pushOf(reply[2]).JID != s.f.jid): // else it was this process, and the answer was lost

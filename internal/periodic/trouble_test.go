@@ -2,6 +2,7 @@ package periodic_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -86,6 +87,84 @@ func TestAPushThatWasLeftOnACluster(t *testing.T) {
 	}
 	harness.EqualList(t, "pushed", rdb.LRange(t.Context(), "queue:late", 0, -1).Val(), []string{"1700000060", "1700000000"})
 	harness.Equal(t, "nothing is left", rdb.HExists(t.Context(), key, "troupe_push:1700000000").Val(), false)
+}
+
+// An entry whose queue is no list holds up no other one; when the queue is one again it has all its ticks.
+func TestAQueueThatRefusesHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]func(t *testing.T) redis.UniversalClient{
+		"server":  func(t *testing.T) redis.UniversalClient { rdb, _ := redistest.New(t); return rdb },
+		"cluster": func(t *testing.T) redis.UniversalClient { rdb, _ := redistest.NewCluster(t); return rdb },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := connect(t)
+			r := realRig(rdb)
+			harness.OK(t, rdb.Set(t.Context(), keys.Queue("refuses"), "x", 0).Err())
+			var list []troupe.Periodic
+			for i := range 6 { // before and after it, in whichever order they are carried out
+				list = append(list, troupe.Periodic{Name: fmt.Sprint("n", i), Cron: "* * * * * *", Class: "C", Queue: fmt.Sprint("q", i), Missed: troupe.MissedAll})
+			}
+			list[3].Queue = "refuses"
+			harness.OK(t, r.Store.Save(t.Context(), list...))
+			until := func(what string, done func() bool) {
+				t.Helper()
+				for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) { // real time: ticks of Redis's clock
+					if time.Now().After(end) {
+						t.Fatalf("%s: not within a minute; told %v", what, r.wrong)
+					}
+					if _, err := r.Step(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			jobs := func(i int) int64 { return rdb.LLen(t.Context(), keys.Queue(list[i].Queue)).Val() }
+			marks := func(i int) int64 {
+				return rdb.ZCard(t.Context(), keys.PeriodicMarks(keys.PeriodicJob("default", list[i].Name, name == "cluster"))).Val()
+			}
+			until("the others go on", func() bool {
+				for i := range list {
+					if i != 3 && jobs(i) < 4 {
+						return false
+					}
+				}
+				return true
+			})
+			if len(r.wrong) != 1 || !strings.HasPrefix(r.wrong[0], "n3: ") || !strings.Contains(r.wrong[0], "WRONGTYPE") {
+				t.Errorf("told %q, expected once that n3's queue has the wrong type", r.wrong)
+			}
+			harness.OK(t, rdb.Del(t.Context(), keys.Queue("refuses")).Err())
+			until("it has all its ticks", func() bool { return jobs(3) >= 5 && jobs(3) == marks(3)-1 })
+			for i := range list {
+				if i != 3 && jobs(i) != marks(i)-1 {
+					t.Errorf("n%d: %d jobs, %d marks", i, jobs(i), marks(i))
+				}
+			}
+		})
+	}
+}
+
+// A job that a leader has left comes before those of later ticks, although the next leader has not seen it.
+func TestAPushThatWasLeftComesFirst(t *testing.T) {
+	t.Parallel()
+	rdb, _ := redistest.NewCluster(t)
+	r := realRig(rdb)
+	harness.OK(t, r.Store.Save(t.Context(), troupe.Periodic{Name: "n", Cron: "* * * * * *", Class: "C", Queue: "q"}))
+	step := func() {
+		t.Helper()
+		_, err := r.Step(t.Context())
+		harness.OK(t, err)
+		time.Sleep(10 * time.Millisecond) // real time: ticks of Redis's clock
+	}
+	step()
+	harness.OK(t, rdb.HSet(t.Context(), keys.PeriodicJob("default", "n", true), "troupe_push:1700000000", "q\nleft", "troupe_push:1700000060", "other\nelsewhere").Err())
+	for end := time.Now().Add(time.Minute); rdb.LLen(t.Context(), "queue:q").Val() < 3 && time.Now().Before(end); {
+		step()
+	}
+	if got := rdb.LRange(t.Context(), "queue:q", 0, -1).Val(); len(got) < 3 || got[len(got)-1] != "left" && got[len(got)-2] != "left" {
+		t.Errorf("pushed %q, expected the one that was left among the first", got)
+	}
+	harness.EqualList(t, "pushed elsewhere", rdb.LRange(t.Context(), "queue:other", 0, -1).Val(), []string{"elsewhere"})
 }
 
 // A Redis that is full takes no tick; when it has room the last one comes.
