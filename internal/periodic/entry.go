@@ -109,7 +109,7 @@ func parse(key, namespace string, fields map[string]string, mark string, zone *t
 	case e.line.Interval():
 		e.Ruby = "Ruby takes its interval for something else: give it a cron line"
 	case !e.Mark.IsZero() && !e.line.Prev(e.Mark).Equal(e.Mark):
-		e.Ruby = fmt.Sprintf("its last tick in Ruby, %s, is none in the zone %s: give the line a zone", e.Mark.Format(markForm), e.line.Location())
+		e.Ruby = fmt.Sprintf("its last tick in Ruby, %s, is none in the zone %s: give the line a zone", e.Mark.UTC().Format(markForm), e.line.Location())
 	case strings.Contains(fields["args"], `"_sc_globalid"`) && !e.activeJob:
 		e.Ruby = "its arguments name records that only Ruby can read"
 	}
@@ -185,7 +185,7 @@ func (e *Entry) Job(tick, at time.Time, form troupe.Timestamps) (*troupe.Payload
 	if e.Own {
 		p.SetString(nameField, e.Name)
 		if !tick.IsZero() {
-			p.SetString(TickField, tick.Format(markForm))
+			p.SetString(TickField, tick.UTC().Format(markForm))
 		}
 	}
 	return p, nil

@@ -176,7 +176,7 @@ func (t *Ticker) prepare(ctx context.Context, key string, e *Entry, f *firing) (
 		}
 		switch {
 		case err != nil:
-			t.wrong(e, fmt.Errorf("make the job of %s: %w", f.tick.Format(markForm), err))
+			t.wrong(e, fmt.Errorf("make the job of %s: %w", f.tick.UTC().Format(markForm), err))
 			t.Stale() // try it again
 			return step{}, false
 		case p == nil:
@@ -227,7 +227,7 @@ func (t *Ticker) carryOut(ctx context.Context, steps []step) error {
 		if err == nil {
 			err = t.answered(ctx, s, reply)
 		} else {
-			err = fmt.Errorf("tick %s: %w", s.f.tick.Format(markForm), err)
+			err = fmt.Errorf("tick %s: %w", s.f.tick.UTC().Format(markForm), err)
 		}
 		failed = errors.Join(failed, t.own(s.e, err))
 	}
