@@ -49,10 +49,10 @@ func (f *foreign) first(class string) (first, last bool) {
 func (r *Run) elsewhere() bool {
 	to := ""
 	switch h := r.handler; {
-	case h != nil && (h.rest == "" || h.options.Take.Has(r.jid)):
+	case h != nil && (h.elsewhere == "" || h.options.Take.Has(r.jid)):
 		return false
 	case h != nil:
-		to = h.rest
+		to = h.elsewhere
 	case !r.named():
 		return false
 	case r.env.Leave:

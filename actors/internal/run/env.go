@@ -65,7 +65,7 @@ type Slot interface {
 	// Finish frees the slot at the end of its run. ack is the run's item if it is to be
 	// acked, crash what its processor crashes of. It tells whether others have run in between.
 	Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Time) (yielded bool)
-	// Pause has the slot rest for d after this run.
+	// Pause keeps the slot idle for d after this run.
 	Pause(d time.Duration)
 	// Replace gives the slot to another run before this one has ended.
 	Replace()

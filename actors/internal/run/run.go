@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"runtime/debug"
 	"sync/atomic"
@@ -20,39 +19,6 @@ import (
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/wire"
 )
-
-// Class is a handler ready to run in one capsule.
-type Class struct {
-	name     string
-	handler  troupe.Handler
-	options  troupe.Options
-	rest     string // the queue of the jobs that are not in options.Take; "" if all are
-	iterable bool
-	index    int // of its runs in runs.Counts; the next one is of those in which it is a wrapper
-}
-
-// Classes are the handlers of registry with mw around them, by class and alias. Jobs that are not in
-// the share of their class go to the queue rest, unless the class names one. A middleware that makes
-// no handler is an error.
-func Classes(registry *troupe.Registry, rest string, mw ...troupe.Middleware) (map[string]*Class, error) {
-	classes := map[string]*Class{}
-	for i, name := range registry.Classes() {
-		h, _ := registry.Lookup(name)
-		handler, err := h.Chain(mw...)
-		if err != nil {
-			return nil, err
-		}
-		class := &Class{name: name, handler: handler, options: h.Options, iterable: h.Iterable, index: 1 + 2*i}
-		if percent, _ := h.Options.Take.Percent(); percent < 100 {
-			class.rest = cmp.Or(h.Options.RestQueue, rest)
-		}
-		classes[name] = class
-	}
-	for alias, name := range registry.Aliases() {
-		classes[alias] = classes[name]
-	}
-	return classes, nil
-}
 
 // Run is one run of one job. It is not an actor: user code may block,
 // panic, call Goexit or never return, and the actors stay answerable.
@@ -296,47 +262,6 @@ func (r *Run) perform() {
 	r.err = r.handler.handler.Perform(ctx, p)
 	if g := r.job.started(); g != nil { // before the context ends with this function
 		r.err, r.goBroken = g.Wait(r.err)
-	}
-}
-
-// aliased finds the handler of the job's other name, which then is its class.
-func (r *Run) aliased() (*Class, bool) {
-	if r.wire.Alias == nil {
-		return nil, false
-	}
-	name := r.wire.Alias(r.payload)
-	class, ok := r.env.Classes[name]
-	if ok {
-		r.payload.SetString("class", name)
-		r.name = name
-	}
-	return class, ok
-}
-
-// named tells whether the class is one that can have a handler.
-func (r *Run) named() bool { return r.name != "" && r.name != job.NotAJob }
-
-// timeout is how long the job may run; 0 is without end.
-func (r *Run) timeout() time.Duration {
-	if of := r.wire.Timeout; of != nil {
-		if t := of(r.payload); t > 0 {
-			return t
-		}
-	}
-	return job.Timeout(r.payload, &r.handler.options)
-}
-
-// timed is the job's context with a timeout of t.
-func (r *Run) timed(t time.Duration) (context.Context, func()) {
-	ctx, cancel := context.WithTimeoutCause(&r.job, t, troupe.ErrJobTimeout)
-	unheard := context.AfterFunc(ctx, func() {
-		if errchain.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
-			r.cancelled(troupe.ErrJobTimeout)
-		}
-	})
-	return ctx, func() {
-		unheard()
-		cancel()
 	}
 }
 
