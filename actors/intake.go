@@ -32,7 +32,7 @@ type intake struct {
 	callDue  time.Time           // that is to be over by then
 	taking   bool                // a Take is
 	ackDue   bool                // acks have waited long enough
-	dry      bool                // the last Take found less than it asked for
+	drained  bool                // the last Take found less than it asked for
 	asleep   chan struct{}       // closed to wake the goroutine; nil while it is awake
 	endWait  context.CancelFunc  // of the Wait that is under way
 	failures int                 // consecutive failed calls
@@ -155,7 +155,7 @@ func (in *intake) loopEnded() {
 	v, c := recover(), in.c
 	c.mu.Lock()
 	in.endWaitLocked()
-	in.alive, in.calling, in.taking, in.dry = false, false, false, false
+	in.alive, in.calling, in.taking, in.drained = false, false, false, false
 	if v != nil || !c.quiet { // it may also have left the goroutine
 		in.failedLocked("fetch")
 	}
@@ -176,7 +176,7 @@ func (in *intake) mayCallLocked() bool { return in.up && !in.held && !in.box.Kee
 func (in *intake) takeDueLocked() bool {
 	p, acks := &in.c.pool, in.c.settler.Acks()
 	switch {
-	case in.dry: // an idle capsule has nothing to batch its acks with
+	case in.drained: // an idle capsule has nothing to batch its acks with
 		return acks > 0 && p.running == 0
 	case len(p.inbox) == 0 && p.freeLocked() > 0:
 		return true
@@ -188,7 +188,7 @@ func (in *intake) takeDueLocked() bool {
 
 // waitDueLocked tells whether a Wait is to be made: the queues are empty and a worker is free.
 func (in *intake) waitDueLocked() bool {
-	return in.dry && in.c.pool.freeLocked() > len(in.c.pool.inbox)
+	return in.drained && in.c.pool.freeLocked() > len(in.c.pool.inbox)
 }
 
 // sleepLocked has the goroutine sleep until something has changed, or until then; zero is never.
@@ -242,7 +242,7 @@ func (in *intake) jobEndedLocked(now time.Time) (woken bool) {
 // changedLocked has the goroutine look anew, since its queues have changed, or nothing is fetched any
 // more.
 func (in *intake) changedLocked() {
-	in.dry = false
+	in.drained = false
 	in.endWaitLocked()
 	in.wakeLocked()
 }

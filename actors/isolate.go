@@ -35,9 +35,9 @@ type isolation struct {
 	since    time.Time   // no job has begun since but for suspects; zero: jobs begin. Of run
 }
 
-// look starts the run of suspects that wait, if any do. One look per round of the
+// begin starts the run of suspects that wait, if any do. One look per round of the
 // rescuer: fetching asks nothing.
-func (o *isolation) look(ctx context.Context) {
+func (o *isolation) begin(ctx context.Context) {
 	if o.quieting.Load() || o.running.Load() {
 		return
 	}

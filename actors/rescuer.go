@@ -28,7 +28,7 @@ func newRescuer(d *Daemon) *supervised.Loops {
 			if !ok || next <= 0 {
 				next = d.rescueInterval()
 			}
-			d.isolation.look(l.Context)
+			d.isolation.begin(l.Context)
 			if !l.Sleep(next) {
 				return
 			}

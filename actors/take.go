@@ -19,7 +19,7 @@ func (in *intake) take(want int) {
 	defer c.mu.Unlock()
 	in.taking = false
 	if err != nil {
-		in.dry = false // what it took, before its reply was lost, waits for a Take and nothing else
+		in.drained = false // what it took, before its reply was lost, waits for a Take and nothing else
 	}
 	in.calledLocked("fetch", err)
 }
@@ -62,7 +62,7 @@ func (in *intake) wait(s step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in.endWaitLocked()
-	in.endWait, in.dry = nil, false
+	in.endWait, in.drained = nil, false
 	in.calledLocked("wait", err)
 }
 
@@ -102,7 +102,7 @@ func (in *intake) receive(got []fetch.Unit, want int, took time.Duration) {
 	in.answered, in.fenced = true, time.Time{}
 	if want > 0 {
 		in.ahead.Called(took, len(got), size)
-		in.dry = len(got) < min(want, takeLimit) && in.ahead.Emptied(size)
+		in.drained = len(got) < min(want, takeLimit) && in.ahead.Emptied(size)
 		in.found = len(got) > 0
 	}
 	added := c.pool.addLocked(items)

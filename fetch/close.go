@@ -123,7 +123,7 @@ func (p *index) settled(ctx context.Context) error {
 	if !opened || p.left || p.leaving {
 		return nil
 	}
-	if err := p.turnOf(ctx, func() error { return p.ready(ctx) }); err != nil {
+	if err := p.withCallLock(ctx, func() error { return p.ready(ctx) }); err != nil {
 		return err
 	}
 	for _, w := range p.waiters {
@@ -137,7 +137,7 @@ func (p *index) settled(ctx context.Context) error {
 	return nil
 }
 
-// leave removes the index if nothing is left. It is our turn.
+// leave removes the index if nothing is left. The call lock is held.
 func (p *index) leave(ctx context.Context) (left int, err error) {
 	if p.left {
 		return 0, nil

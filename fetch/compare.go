@@ -24,15 +24,15 @@ type comparison struct {
 
 // compare reads a list of n jobs. What is there and not in hand is adopted, and runs
 // (again): it is never acked, since a retry of it may have been forgotten as well. What
-// is in hand and not there is written back. It is our turn.
+// is in hand and not there is written back. The call lock is held.
 func (p *index) compare(ctx context.Context, l *list, n int) error {
 	f := p.in.f
 	f.mu.Lock()
 	c := p.partial
 	if c == nil || c.field != l.field || c.next != l.next {
-		c = &comparison{field: l.field, next: l.next, hand: make(map[string]int, len(l.held))}
-		for i := range l.held {
-			c.hand[string(l.held[i].payload)]++
+		c = &comparison{field: l.field, next: l.next, hand: make(map[string]int, len(l.inHand))}
+		for i := range l.inHand {
+			c.hand[string(l.inHand[i].payload)]++
 		}
 	}
 	f.mu.Unlock()
@@ -56,15 +56,15 @@ func (p *index) compare(ctx context.Context, l *list, n int) error {
 	}
 	p.partial = nil
 	hand, more := c.hand, c.more
-	var missing []held
+	var missing []takenJob
 	f.mu.Lock()
-	l.dropUnsure(func(h *held) bool {
+	l.dropUnsure(func(h *takenJob) bool {
 		hand[string(h.payload)]--
 		return hand[string(h.payload)] >= 0
 	})
 	l.mustRead = false
 	p.tidyLocked(l)
-	for _, h := range l.held {
+	for _, h := range l.inHand {
 		if hand[string(h.payload)] > 0 {
 			hand[string(h.payload)]--
 			missing = append(missing, h)
@@ -115,10 +115,10 @@ func (p *index) tooLarge(ctx context.Context, l *list, at int) (inHand string, e
 	}
 	args := []any{l.field, at, score}
 	f.mu.Lock()
-	hand := make(map[string]string, len(l.held))
-	for i := range l.held {
-		digest := fmt.Sprintf("%x", sha1.Sum(l.held[i].payload)) //nolint:gosec // as in the script
-		hand[digest] = string(l.held[i].payload)
+	hand := make(map[string]string, len(l.inHand))
+	for i := range l.inHand {
+		digest := fmt.Sprintf("%x", sha1.Sum(l.inHand[i].payload)) //nolint:gosec // as in the script
+		hand[digest] = string(l.inHand[i].payload)
 		args = append(args, digest)
 	}
 	f.mu.Unlock()
@@ -136,8 +136,8 @@ func (p *index) tooLarge(ctx context.Context, l *list, at int) (inHand string, e
 	return "", nil
 }
 
-// restore writes jobs back. It is our turn.
-func (p *index) restore(ctx context.Context, l *list, missing []held) error {
+// restore writes jobs back. The call lock is held.
+func (p *index) restore(ctx context.Context, l *list, missing []takenJob) error {
 	for len(missing) > 0 {
 		size, n := 0, 0
 		args := []any{l.field, fmt.Sprint(listName(p.in.f.set.Load().names[l.queue], l.suspect), " ", time.Now().UnixMilli())}

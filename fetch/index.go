@@ -30,11 +30,11 @@ type index struct {
 	key      string
 	registry string
 
-	// turn is the right to make a call, one at a time: what became of a call that was
+	// callLock is held during a call, so that they are made one at a time: what became of one that was
 	// not answered is told by its number.
-	turn chan struct{}
+	callLock chan struct{}
 
-	// Guarded by turn:
+	// Guarded by callLock:
 	doubt    bool        // resync before the next call
 	fellBack bool        // and read every list
 	asked    uint64      // the highest generation that was asked for
@@ -50,13 +50,13 @@ type index struct {
 	lapsed  bool // the lease had run out: a rescuer may have been here
 	lists   map[string]*list
 	waiters []*waiter
-	gen     uint64 // confirmed generation, 0 until the index is opened; written by whose turn it is
+	gen     uint64 // confirmed generation, 0 until the index is opened; written with callLock held
 }
 
 func newIndex(in *incarnation, s keys.Slot) *index {
 	return &index{
 		in: in, slot: s, key: s.Index(in.id), registry: s.Registry(),
-		turn: make(chan struct{}, 1), lists: make(map[string]*list),
+		callLock: make(chan struct{}, 1), lists: make(map[string]*list),
 	}
 }
 
@@ -83,21 +83,21 @@ func (in *incarnation) addWaiters() {
 	}
 }
 
-// turnOf runs fn when it is its turn.
-func (p *index) turnOf(ctx context.Context, fn func() error) error {
+// withCallLock runs fn with the call lock held, unless ctx ends first.
+func (p *index) withCallLock(ctx context.Context, fn func() error) error {
 	select {
-	case p.turn <- struct{}{}:
+	case p.callLock <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-p.turn }()
+	defer func() { <-p.callLock }()
 	return fn()
 }
 
 // try runs fn, which makes a call, when nothing is in doubt. It runs it again when Redis
 // refused the call since it remembers another one as the last.
 func (p *index) try(ctx context.Context, fn func() error) error {
-	return p.turnOf(ctx, func() error {
+	return p.withCallLock(ctx, func() error {
 		for again := false; ; again = true {
 			if err := p.ready(ctx); err != nil {
 				return err
@@ -110,7 +110,7 @@ func (p *index) try(ctx context.Context, fn func() error) error {
 	})
 }
 
-// ready makes sure of the lease and that nothing is in doubt. It is our turn.
+// ready makes sure of the lease and that nothing is in doubt. The call lock is held.
 func (p *index) ready(ctx context.Context) error {
 	f := p.in.f
 	f.mu.Lock()
@@ -139,10 +139,10 @@ func (p *index) ready(ctx context.Context) error {
 	return nil
 }
 
-// look makes ready an index, and sure that Redis knows of the last call: while long jobs run
-// there may be none for hours, and a fence or a fallback is to be seen at the next beat. It
-// is our turn.
-func (p *index) look(ctx context.Context) error {
+// probe makes ready an index, and sure that Redis knows of the last call: while long jobs run
+// there may be none for hours, and a fence or a fallback is to be seen at the next beat. The call
+// lock is held.
+func (p *index) probe(ctx context.Context) error {
 	if err := p.ready(ctx); err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (p *index) mark() string {
 	return strconv.FormatUint(p.gen, 10) + " " + strconv.FormatUint(p.last, 10)
 }
 
-// call makes a numbered call; done is what it does if it is carried out. It is our
-// turn. Until there is an answer the call is in doubt, also if it panics.
+// call makes a numbered call; done is what it does if it is carried out. The call lock
+// is held. Until there is an answer the call is in doubt, also if it panics.
 func (p *index) call(ctx context.Context, s *script.Script, keys []string, args []any, done locked) ([]string, error) {
 	p.number++
 	all := make([]any, 0, 6+len(keys)+len(args))
@@ -201,14 +201,14 @@ func (p *index) lookupLocked(u *Unit) (*list, uint64, bool) {
 // dropLocked forgets a settled job.
 func (p *index) dropLocked(l *list, n uint64) {
 	if i := l.find(n); i >= 0 {
-		l.held = slices.Delete(l.held, i, i+1)
+		l.inHand = slices.Delete(l.inHand, i, i+1)
 	}
 	p.tidyLocked(l)
 }
 
 // tidyLocked forgets a claim without any job.
 func (p *index) tidyLocked(l *list) {
-	if len(l.held) == 0 && !l.waits() {
+	if len(l.inHand) == 0 && !l.waits() {
 		delete(p.lists, l.field)
 	}
 }

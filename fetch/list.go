@@ -19,9 +19,9 @@ func isWaiting(field string) bool { return strings.HasPrefix(field, "w") }
 type list struct {
 	field    string
 	key      string
-	queue    int    // of fetcher.names
-	suspect  bool   // taken from the suspects of the queue
-	held     []held // in hand: taken and not settled, the oldest first
+	queue    int        // of fetcher.names
+	suspect  bool       // taken from the suspects of the queue
+	inHand   []takenJob // in hand: taken and not settled, the oldest first
 	next     uint64
 	stamp    uint64 // see index.group
 	mustRead bool   // to be read whatever its length: a job may have been refused
@@ -29,8 +29,8 @@ type list struct {
 	lost     bool   // a blocked move into it was not answered: it may come late
 }
 
-// held is one job; n tells it from others with the same bytes.
-type held struct {
+// takenJob is one job; n tells it from others with the same bytes.
+type takenJob struct {
 	n       uint64
 	payload []byte
 	stamp   uint64 // of the last call that acked it
@@ -50,7 +50,7 @@ func (l *list) addLocked(in *incarnation, jobs ...string) {
 	}
 	receipts, begin := string(text), 0
 	for i, job := range jobs {
-		l.held = append(l.held, held{n: l.next, payload: bytesOf(job)})
+		l.inHand = append(l.inHand, takenJob{n: l.next, payload: bytesOf(job)})
 		in.f.stash = append(in.f.stash, Unit{
 			Queue: in.f.set.Load().names[l.queue], Payload: bytesOf(job), Receipt: receipts[begin:ends[i]], Incarnation: in.n, Suspect: l.suspect,
 		})
@@ -58,12 +58,12 @@ func (l *list) addLocked(in *incarnation, jobs ...string) {
 	}
 }
 
-// find returns the index of a job in held, -1 if it is settled; a nil list has none.
+// find returns the index of a job in inHand, -1 if it is settled; a nil list has none.
 func (l *list) find(n uint64) int {
 	if l == nil {
 		return -1
 	}
-	i, ok := slices.BinarySearchFunc(l.held, n, func(h held, n uint64) int { return cmp.Compare(h.n, n) })
+	i, ok := slices.BinarySearchFunc(l.inHand, n, func(h takenJob, n uint64) int { return cmp.Compare(h.n, n) })
 	if !ok {
 		return -1
 	}
@@ -71,10 +71,10 @@ func (l *list) find(n uint64) int {
 }
 
 // dropUnsure forgets the jobs that drop tells to have been moved.
-func (l *list) dropUnsure(drop func(h *held) bool) {
-	l.held = slices.DeleteFunc(l.held, func(h held) bool { return h.unsure && drop(&h) })
-	for i := range l.held {
-		l.held[i].unsure = false
+func (l *list) dropUnsure(drop func(h *takenJob) bool) {
+	l.inHand = slices.DeleteFunc(l.inHand, func(h takenJob) bool { return h.unsure && drop(&h) })
+	for i := range l.inHand {
+		l.inHand[i].unsure = false
 	}
 }
 

@@ -101,14 +101,14 @@ func (p *index) oldest(todo []moving, g *moveGroup) any {
 	f := p.in.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if g.l.waits() || g.l.mixed || len(g.moves) > len(g.l.held) || slices.ContainsFunc(g.l.held, func(h held) bool { return h.unsure }) {
+	if g.l.waits() || g.l.mixed || len(g.moves) > len(g.l.inHand) || slices.ContainsFunc(g.l.inHand, func(h takenJob) bool { return h.unsure }) {
 		return ""
 	}
-	last := g.l.held[len(g.moves)-1].n // held is in the order of n, and no job is in todo twice
+	last := g.l.inHand[len(g.moves)-1].n // inHand is in the order of n, and no job is in todo twice
 	if slices.ContainsFunc(g.moves, func(i int) bool { return todo[i].n > last }) {
 		return ""
 	}
-	return len(g.l.held)
+	return len(g.l.inHand)
 }
 
 // numberOf is the number of a key among those of a script; a new one is added.

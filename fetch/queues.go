@@ -175,7 +175,7 @@ type wheel struct {
 
 // wants makes n independent draws, so that a batch has the same shares as n
 // single fetches, and puts the queues into a random weighted order for what a
-// dry queue leaves over: Sidekiq's shuffle, made once a batch.
+// drained queue leaves over: Sidekiq's shuffle, made once a batch.
 func (w *wheel) wants(n int, r *rand.Rand) []Want {
 	wants := make([]Want, len(w.names))
 	whole := w.strict || len(wants) == 1

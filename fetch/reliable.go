@@ -19,7 +19,7 @@ import (
 var errClosed = errors.New("the fetcher is closed")
 
 // fetcher is one capsule's. Its lock guards what it knows and is never held during a
-// call; calls to one index follow each other, see index.turn.
+// call; calls to one index follow each other, see index.callLock.
 type fetcher struct {
 	env     Env
 	cluster bool
@@ -180,7 +180,7 @@ func (f *fetcher) Renew(ctx context.Context) error {
 		return fmt.Errorf("renew: %w", err)
 	}
 	for _, p := range in.indexes {
-		err := p.turnOf(ctx, func() error { return p.look(ctx) })
+		err := p.withCallLock(ctx, func() error { return p.probe(ctx) })
 		if errors.Is(err, errOver) {
 			return f.tell()
 		}

@@ -264,7 +264,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 	p := f.cur.indexes[0]
-	p.turn <- struct{}{}
+	p.callLock <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, takeErr := f.Take(ctx, 1, nil)
@@ -273,6 +273,6 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	<-p.turn
+	<-p.callLock
 	mustTake(t, f, 1)
 }

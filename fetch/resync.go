@@ -19,7 +19,7 @@ const (
 )
 
 // resync finds out under a new generation what became of a doubtful call, and compares
-// every list that may not be as expected with what is in hand. It is our turn.
+// every list that may not be as expected with what is in hand. The call lock is held.
 func (p *index) resync(ctx context.Context) error {
 	f := p.in.f
 	f.mu.Lock()
@@ -126,7 +126,7 @@ func (p *index) compareAll(ctx context.Context, fields map[string]string) error 
 	for _, w := range p.waiters {
 		if w.open {
 			w.next, w.list.mustRead = time.Time{}, w.list.mustRead || p.fellBack
-			w.list.dropUnsure(func(*held) bool { return true }) // what was refused will be adopted
+			w.list.dropUnsure(func(*takenJob) bool { return true }) // what was refused will be adopted
 			lists = slices.DeleteFunc(lists, func(l *list) bool { return l == w.list })
 		} else {
 			w.busy = true // what a move brought meanwhile would be adopted, and come by its reply
@@ -163,14 +163,14 @@ func (p *index) compareAll(ctx context.Context, fields map[string]string) error 
 	return nil
 }
 
-// check compares a list unless it is as long as expected. It is our turn.
+// check compares a list unless it is as long as expected. The call lock is held.
 func (p *index) check(ctx context.Context, l *list, length *redis.IntCmd) error {
 	n, err := length.Result()
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.key, err)
 	}
 	p.in.f.mu.Lock()
-	same := !p.fellBack && !l.mustRead && int(n) == len(l.held)
+	same := !p.fellBack && !l.mustRead && int(n) == len(l.inHand)
 	p.in.f.mu.Unlock()
 	if same {
 		return nil

@@ -72,7 +72,7 @@ func TestAComparisonBeginsAnewAfterAMove(t *testing.T) {
 	rdb.LPush(t.Context(), w.list.key, "first")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // the reply does not come
-	if err := p.turnOf(t.Context(), func() error { return p.compare(ctx, w.list, 1) }); err == nil || p.partial == nil {
+	if err := p.withCallLock(t.Context(), func() error { return p.compare(ctx, w.list, 1) }); err == nil || p.partial == nil {
 		t.Fatalf("compared: %v, %v", err, p.partial)
 	}
 	rdb.LPush(t.Context(), "queue:a", "second")
@@ -83,7 +83,7 @@ func TestAComparisonBeginsAnewAfterAMove(t *testing.T) {
 	f.mu.Lock()
 	f.waits = 0
 	f.mu.Unlock()
-	harness.OK(t, p.turnOf(t.Context(), func() error { return p.compare(t.Context(), w.list, 2) }))
+	harness.OK(t, p.withCallLock(t.Context(), func() error { return p.compare(t.Context(), w.list, 2) }))
 	got := map[string]int{}
 	for _, u := range mustTake(t, f, 10) {
 		got[string(u.Payload)]++

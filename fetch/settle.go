@@ -125,7 +125,7 @@ func (p *index) settle(ctx context.Context, moves []Move, refused *error) error 
 			for _, j := range todo { // or its destination has refused it: the list tells
 				j.l.mustRead = true
 				if i := j.l.find(j.n); i >= 0 {
-					j.l.held[i].unsure = true
+					j.l.inHand[i].unsure = true
 				}
 			}
 		})
@@ -164,10 +164,10 @@ const (
 // sendWholeLocked has a large job sent with the next call; false if it was.
 func (p *index) sendWholeLocked(l *list, n uint64) bool {
 	i := l.find(n)
-	if i < 0 || l.held[i].whole {
+	if i < 0 || l.inHand[i].whole {
 		return false
 	}
-	l.held[i].whole = true
+	l.inHand[i].whole = true
 	return true
 }
 
@@ -194,7 +194,7 @@ func (p *index) inHand(moves []Move) (todo []moving) {
 	for _, m := range moves {
 		if l, n, ok := p.lookupLocked(&m.Unit); ok && !seen[m.Unit.Receipt] {
 			seen[m.Unit.Receipt] = true
-			large := len(m.Unit.Payload) >= largeJob && !l.held[l.find(n)].whole
+			large := len(m.Unit.Payload) >= largeJob && !l.inHand[l.find(n)].whole
 			todo = append(todo, moving{Move: m, l: l, n: n, large: large})
 		}
 	}

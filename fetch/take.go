@@ -29,10 +29,10 @@ type request struct {
 	acks    []Unit
 
 	// Of one call:
-	wants []Want
-	most  int
-	bytes int  // at most, but for the job that reaches them; what is left of them after it
-	dry   bool // fewer came than were asked for
+	wants   []Want
+	most    int
+	bytes   int  // at most, but for the job that reaches them; what is left of them after it
+	drained bool // fewer came than were asked for
 }
 
 // take brings jobs into the stash, where they stay after an error or a panic in what others
@@ -96,7 +96,7 @@ func (in *incarnation) followUp(ctx context.Context) {
 		lapsed := p.lapsed
 		in.f.mu.Unlock()
 		if lapsed {
-			_ = p.turnOf(ctx, func() error { return p.ready(ctx) })
+			_ = p.withCallLock(ctx, func() error { return p.ready(ctx) })
 		}
 	}
 }
@@ -107,18 +107,18 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 	acks := f.byIndex(in, r.acks)
 	wants := f.plan(r.n-f.inHand(in, r.suspect), r.suspect)
 	var pages [][]Want
-	dry := make(map[string]bool)
+	drained := make(map[string]bool)
 	if f.cluster && len(wants) > 0 {
 		paused, err := f.rdb.SMembers(ctx, keys.Paused).Result()
 		if err != nil && !hasPrefix(err, "WRONGTYPE") {
 			return err
 		}
 		for _, name := range paused {
-			dry[name] = true
+			drained[name] = true
 		}
 		f.mu.Lock()
 		for i, name := range f.set.Load().names {
-			f.pauseLocked(i, dry[name])
+			f.pauseLocked(i, drained[name])
 		}
 		f.mu.Unlock()
 		pages = slices.Collect(slices.Chunk(wants, 1))
@@ -129,18 +129,18 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 	r.bytes = f.env.Bytes
 	for i, page := range pages {
 		p, first := in.indexOf(page[0].Queue), page[0].Queue
-		r.wants, r.most, r.acks, r.dry = page, maxTake, acks[p], false
+		r.wants, r.most, r.acks, r.drained = page, maxTake, acks[p], false
 		if f.cluster && i < len(wants) {
 			r.most = min(page[0].N, maxTake)
 		}
-		if dry[first] || r.most <= 0 || r.bytes <= 0 || f.inHand(in, r.suspect) >= r.n {
+		if drained[first] || r.most <= 0 || r.bytes <= 0 || f.inHand(in, r.suspect) >= r.n {
 			continue
 		}
 		if err := p.take(ctx, &r); err != nil {
 			return err
 		}
 		delete(acks, p)
-		dry[first] = r.dry
+		drained[first] = r.drained
 	}
 	r.wants = nil
 	for _, p := range in.indexes {
@@ -194,7 +194,7 @@ func (p *index) take(ctx context.Context, r *request) error {
 	})
 }
 
-// takeNow makes the call. It is our turn.
+// takeNow makes the call. The call lock is held.
 func (p *index) takeNow(ctx context.Context, r *request, ask int) error {
 	f := p.in.f
 	groups := p.group(r.acks)
@@ -272,7 +272,7 @@ func (p *index) took(r *request, wants []Want, groups []ackGroup, text []string,
 			unexpected = part.err()
 		}
 	}
-	r.dry = ask > 0
+	r.drained = ask > 0
 	p.ackedLocked(groups, p.number)
 	for i := range wants {
 		f.pauseLocked(f.set.Load().index[wants[i].Queue], paused[i])
@@ -293,7 +293,7 @@ type ackGroup struct {
 }
 
 // group sorts acks by list, and stamps their jobs with the number of the call. What is
-// not in hand was acked before. It is our turn.
+// not in hand was acked before. The call lock is held.
 func (p *index) group(acks []Unit) (groups []ackGroup) {
 	f, stamp := p.in.f, p.number+1
 	f.mu.Lock()
@@ -313,13 +313,13 @@ func (p *index) group(acks []Unit) (groups []ackGroup) {
 		}
 		if l.stamp != stamp {
 			l.stamp = stamp
-			groups = append(groups, ackGroup{l: l, length: len(l.held)})
+			groups = append(groups, ackGroup{l: l, length: len(l.inHand)})
 		}
-		l.held[k].stamp = stamp
+		l.inHand[k].stamp = stamp
 	}
 	for i := range groups {
 		g := &groups[i]
-		for k, h := range g.l.held {
+		for k, h := range g.l.inHand {
 			switch {
 			case h.stamp != stamp:
 			case g.oldest == k && !g.l.waits() && !g.l.mixed:
@@ -337,7 +337,7 @@ func (p *index) group(acks []Unit) (groups []ackGroup) {
 // ackedLocked is the effect of acks with this stamp.
 func (p *index) ackedLocked(groups []ackGroup, stamp uint64) {
 	for _, g := range groups {
-		g.l.held = slices.DeleteFunc(g.l.held, func(h held) bool { return h.stamp == stamp })
+		g.l.inHand = slices.DeleteFunc(g.l.inHand, func(h takenJob) bool { return h.stamp == stamp })
 		p.tidyLocked(g.l)
 	}
 }

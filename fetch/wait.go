@@ -170,7 +170,7 @@ func (in *incarnation) forgetUnits(units []Unit) {
 	by := f.byIndex(in, units)
 	for _, p := range in.indexes {
 		some := by[p]
-		_ = p.turnOf(context.Background(), func() error {
+		_ = p.withCallLock(context.Background(), func() error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			for i := range some {

@@ -158,7 +158,7 @@ func (w *waiter) check(ctx context.Context) {
 	f := w.in.f
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := w.p.turnOf(ctx, func() error {
+	err := w.p.withCallLock(ctx, func() error {
 		if err := w.p.ready(ctx); err != nil {
 			return err
 		}

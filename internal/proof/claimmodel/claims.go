@@ -18,7 +18,7 @@ type Want struct {
 	Max        int
 }
 
-// Take acks, and then makes a claim of each wanted queue that is not dry.
+// Take acks, and then makes a claim of each wanted queue that is not drained.
 //
 //	KEYS place, lists of the acks, queues
 //	ARGV generation, call, then per ack: length known, jobs; per queue: most jobs
