@@ -125,8 +125,10 @@ func (b *book) after(o *owner, words []string) {
 				came = []string{keys.Dead} // it was written before
 			}
 		}
-		if len(gone) == 1 && len(came) == 1 && strings.HasPrefix(gone[0], "claim ") && isQueue(came[0]) {
-			b.returned(o, script, s, gone[0])
+		if len(gone) == len(came) && !slices.ContainsFunc(gone, isNoClaim) && !slices.ContainsFunc(came, isNoQueue) {
+			for _, claim := range gone { // more than one: of a job that Redis had twice
+				b.returned(o, script, s, claim)
+			}
 		}
 		if script == "reroute" && len(gone) == 1 && (len(came) != 1 || came[0] != gone[0]) {
 			b.decided(s, gone[0], came)
@@ -137,6 +139,9 @@ func (b *book) after(o *owner, words []string) {
 		b.cleared()
 	}
 }
+
+func isNoClaim(place string) bool { return !strings.HasPrefix(place, "claim ") }
+func isNoQueue(place string) bool { return !isQueue(place) }
 
 // listOf takes the key of a list of jobs in progress apart.
 func listOf(key string) (slot keys.Slot, id, field string, ok bool) {
@@ -162,7 +167,7 @@ func (b *book) fellBack() {
 			}
 			b.w.seen["job that Redis had again"]++
 		case s.pushed && s.hand == "" && s.done == 0:
-			s.pushed, s.gaps = false, nil
+			s.pushed, s.gaps, s.restorer = false, nil, nil // who was to restore it the last time has done so
 			b.w.seen["job that Redis forgot"]++
 			more := b.holders(s, before[s.name]) - 1 // each may write it back: the fence is forgotten as well
 			s.hits, s.copies = s.hits+max(0, more), s.copies+max(0, more)
