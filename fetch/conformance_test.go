@@ -61,4 +61,7 @@ func TestWaitersDelivery(t *testing.T)  { fetchtest.Delivery(t, waiters) }
 func TestWaitersCrash(t *testing.T)     { fetchtest.Crash(t, waiters) }
 func TestClusterDelivery(t *testing.T)  { fetchtest.Delivery(t, clustered) }
 func TestClusterCrash(t *testing.T)     { fetchtest.Crash(t, clustered) }
+func TestReliableEffects(t *testing.T)  { fetchtest.Effects(t, reliable) }
+func TestWaitersEffects(t *testing.T)   { fetchtest.Effects(t, waiters) }
+func TestClusterEffects(t *testing.T)   { fetchtest.Effects(t, clustered) }
 func TestBasicDelivery(t *testing.T)    { fetchtest.Delivery(t, basic) }

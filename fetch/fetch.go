@@ -47,6 +47,8 @@ const (
 	ToSchedule = job.ToSchedule // the schedule set
 	ToDead     = job.ToDead     // the dead set, trimmed by Trim
 	ToBack     = job.ToBack     // the other end of queue Unit.Queue, or Move.Queue, as a push: SADD `queues`, LPUSH
+	ToStay     = job.ToStay     // nowhere: it stays in progress, and only the Effects happen. For an Effector
+	ToNone     = job.ToNone     // nowhere: it is done, as with an ack of Take. For an Effector
 )
 
 // Move takes a unit out of the private place and puts it somewhere else in
@@ -58,6 +60,9 @@ type Move struct {
 	Score   float64 // of the set member, in seconds since the epoch
 	Payload []byte  // what is written; nil means Unit.Payload
 	Trim    Trim    // for ToDead
+
+	Effects *Effects // what else happens in the step; nil: nothing. For an Effector
+	Stay    *Stay    // of ToStay: what is known of it. It is the same one when the move is passed again
 }
 
 // queue is the bare name of the queue it goes to.
@@ -159,6 +164,15 @@ type Isolator interface {
 	// TakeSuspect takes one, nil if there is none. Units of it have Suspect set
 	// and go the ways of all units, by Take's acks and Settle.
 	TakeSuspect(ctx context.Context) (*Unit, error)
+}
+
+// Effector is a Fetcher whose Settle carries out ToStay, ToNone and the Effects of moves. To others none of these
+// is passed.
+type Effector interface {
+	Fetcher
+
+	// Reaches tells whether the effects of a move of a job of this queue may be on a key; if not, why.
+	Reaches(queue, key string) error
 }
 
 // Env is what a Factory builds a Fetcher from.

@@ -16,6 +16,7 @@ type moveGroup struct {
 	trim    string
 	given   bool  // what is written is not the jobs themselves
 	large   bool  // see moving; there is one
+	effects bool  // of its moves
 	moves   []int // of what is to be done
 	refused string
 }
@@ -24,7 +25,7 @@ type moveGroup struct {
 func (p *index) groups(todo []moving) (groups []moveGroup) {
 	for i := range todo {
 		m := &todo[i]
-		g := moveGroup{l: m.l, written: m.written, to: m.To, given: m.Payload != nil, large: m.large}
+		g := moveGroup{l: m.l, written: m.written, to: m.To, given: m.Payload != nil, large: m.large, effects: m.Effects != nil}
 		switch {
 		case m.written:
 		case m.To == ToQueue || m.To == ToBack:
@@ -39,7 +40,7 @@ func (p *index) groups(todo []moving) (groups []moveGroup) {
 			g.trim = m.Trim.Text()
 		}
 		at := slices.IndexFunc(groups, func(o moveGroup) bool {
-			return !o.large && !g.large && o.l == g.l && o.written == g.written && o.to == g.to && o.queue == g.queue && o.trim == g.trim && o.given == g.given
+			return !o.large && !g.large && o.l == g.l && o.written == g.written && o.to == g.to && o.queue == g.queue && o.trim == g.trim && o.given == g.given && o.effects == g.effects
 		})
 		if at < 0 || g.queue != "" && at < len(groups)-1 {
 			at, groups = len(groups), append(groups, g)
@@ -59,8 +60,8 @@ func (p *index) moveArgs(todo []moving, groups []moveGroup) (names []string, arg
 		var to, queue any = int(g.to), ""
 		given := ""
 		list := numberOf(&names, g.l.key) + 1 // the index is the first
-		if g.written {
-			to = ""
+		if g.written || g.to == ToNone {
+			to, g.written = "", true
 		}
 		if g.queue != "" {
 			queue = numberOf(&names, g.queue) + 1
@@ -72,9 +73,13 @@ func (p *index) moveArgs(todo []moving, groups []moveGroup) (names []string, arg
 		if g.large {
 			oldest, job = nameOf(todo[g.moves[0]].Unit.Payload), func(int) any { return "" }
 		}
-		args = append(args, list, g.l.field, oldest, to, queue, g.known, g.trim, given, len(g.moves))
+		n := len(g.moves)
+		if g.to == ToStay {
+			oldest, n = "", 0
+		}
+		args = append(args, list, g.l.field, oldest, to, queue, g.known, g.trim, given, n)
 		for _, i := range g.moves {
-			if g.written {
+			if g.written || g.to == ToStay {
 				break
 			}
 			if g.queue == "" {
@@ -87,10 +92,11 @@ func (p *index) moveArgs(todo []moving, groups []moveGroup) (names []string, arg
 			}
 		}
 		for _, i := range g.moves {
-			if g.given || g.written {
+			if (g.given || g.written) && g.to != ToStay {
 				args = append(args, job(i))
 			}
 		}
+		args = p.effectArgs(todo, &g, &names, args)
 	}
 	return names, args
 }

@@ -102,7 +102,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.names = []string{indexA, indexA, indexA, indexA, indexA}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "groups") {
-			field, to := rapid.SampledFrom(fields).Draw(t, "field"), rapid.IntRange(-1, 4).Draw(t, "to")
+			field, to := rapid.SampledFrom(fields).Draw(t, "field"), rapid.IntRange(-1, 5).Draw(t, "to")
 			jobs := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "jobs")
 			var where, queue any = to, ""
 			known, trim, length := "", "", ""
@@ -123,6 +123,9 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 				length, jobs = nameOf([]byte(jobs[0])), []string{""}
 			}
 			given := rapid.SampledFrom([]string{"", "1"}).Draw(t, "given")
+			if to == 5 {
+				length, given, jobs = "", "", nil
+			}
 			c.add(list, field, length, where, queue, known, trim, given, len(jobs))
 			for _, job := range jobs {
 				if given == "1" {
@@ -138,6 +141,23 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			}
 			if given == "1" || to == -1 {
 				c.add(anys(jobs)...)
+			}
+			effects := rapid.IntRange(0, 2).Draw(t, "effects")
+			c.add(effects)
+			for range effects {
+				texts := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "pushes")
+				switch rapid.IntRange(0, 2).Draw(t, "kind") {
+				case 0:
+					c.add("push", 2+len(texts), c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue")), rapid.SampledFrom([]string{"", "a"}).Draw(t, "known"))
+					c.add(anys(texts)...)
+				case 1:
+					c.add("push", 2+2*len(texts), "", "")
+					for i := range texts {
+						c.add("2.5", texts[i])
+					}
+				case 2:
+					c.add("hash", 4, c.key("it-1"), 60000, "c", texts[0])
+				}
 			}
 		}
 		return c

@@ -9,7 +9,10 @@ import (
 	"strconv"
 )
 
-const maxMoves = 500 // of one call
+const (
+	maxMoves  = 500  // of one call
+	maxPushes = 4000 // with them, but for those of the first
+)
 
 // Settle moves jobs to where they belong; see Fetcher. A destination that
 // refuses its job (a key of the wrong type) is an error that names it; the job stays.
@@ -86,11 +89,14 @@ func inOrder(moves []Move) []Move {
 	return append(rest, next...)
 }
 
-// batchOf cuts off what one call carries.
+// batchOf cuts off what one call carries. A job that stays is alone: see settle.lua.
 func batchOf(moves []Move) []Move {
-	size := 0
-	for i, m := range moves {
-		if size += len(m.Unit.Payload) + len(m.Payload); i > 0 && (size > maxBatchBytes || i == maxMoves) {
+	size, pushes := 0, 0
+	for i := range moves {
+		m := &moves[i]
+		size += len(m.Unit.Payload) + len(m.Payload) + m.Effects.Size()
+		pushes += m.pushes()
+		if i > 0 && (size > maxBatchBytes || i == maxMoves || pushes > maxPushes || m.To == ToStay || moves[0].To == ToStay) {
 			return moves[:i]
 		}
 	}
@@ -123,6 +129,10 @@ func (p *index) settle(ctx context.Context, moves []Move, refused *error) error 
 		names, args := p.moveArgs(todo, groups)
 		reply, err := p.call(ctx, settleScript, names, args, func() {
 			for _, j := range todo { // or its destination has refused it: the list tells
+				if j.To == ToStay {
+					j.Stay.Done = true
+					continue
+				}
 				j.l.mustRead = true
 				if i := j.l.find(j.n); i >= 0 {
 					j.l.inHand[i].unsure = true
@@ -143,6 +153,8 @@ func (p *index) settle(ctx context.Context, moves []Move, refused *error) error 
 		for _, g := range groups {
 			for _, i := range g.moves {
 				switch m := &todo[i]; {
+				case m.To == ToStay:
+					m.Stay.Done = true
 				case g.refused == "":
 					p.dropLocked(m.l, m.n)
 				case g.refused == absent && p.sendWholeLocked(m.l, m.n):
@@ -192,6 +204,9 @@ func (p *index) inHand(moves []Move) (todo []moving) {
 	defer f.mu.Unlock()
 	seen := make(map[string]bool, len(moves))
 	for _, m := range moves {
+		if m.To == ToStay && m.Stay.Done {
+			continue
+		}
 		if l, n, ok := p.lookupLocked(&m.Unit); ok && !seen[m.Unit.Receipt] {
 			seen[m.Unit.Receipt] = true
 			large := len(m.Unit.Payload) >= largeJob && !l.inHand[l.find(n)].whole

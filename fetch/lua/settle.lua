@@ -14,21 +14,55 @@
 --          name of the queue if it may be new to the set of all queues, else ''; trim as
 --          'BEFORE MAX', '' for none
 --          '1' if what is written is given, '' if it is the jobs themselves
---          number of moves n
+--          number of moves n, 0 of to 5: these jobs stay
 --          what is written (to 1 to 3: n times the score and the text; to 0 and 4: n texts)
 --          the n jobs, unless they are what is written
 --          Of to 0 the last is popped next, of to 4 the first is popped first.
+--          number of effects, each of them: its kind; how many arguments follow; these:
+--            push  number of the key of a queue, '' for the schedule set; name of the queue if it may be new
+--                  to the set of all queues, else ''; texts, those of the schedule set behind their scores
+--            hash  number of the key of a hash; its milliseconds to live; names and values of fields
+--          They come first. If one is refused, no push stays and the group is refused.
 --
 -- Returns (number of the group, error text) for each group that was refused: then its jobs
 -- are where they were. A job that is not in its list is written all the same: its owner
 -- is not fenced and the call is new, so Redis has fallen back. For one that is only named
--- the error is ABSENT: it is to be sent.
+-- the error is ABSENT: it is to be sent. A refused group of to 5 is the only one of its call, which then
+-- is not carried out: the list does not tell what became of it.
 
 local function write(to, queue, known, ...)
   if to == '0' then return pcall('RPUSH', queue, ...) end
   if to ~= '4' then return pcall('ZADD', KEYS[1 + tonumber(to)], ...) end
   local err = known ~= '' and text(pcall('SADD', KEYS[5], known))
   return err and {err = err} or pcall('LPUSH', queue, ...)
+end
+
+-- enter carries out the effect that begins at this argument, and returns what refuses it; with back it takes a
+-- push back that has been entered.
+local function enter(at, back)
+  local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
+  if kind == 'hash' then
+    if back then return end
+    local err = text(pcall('HSET', KEYS[key], unpack(ARGV, first, last)))
+    if not err then pcall('PEXPIRE', KEYS[key], ARGV[at + 3]) end
+    return err
+  elseif not back then
+    return text(write(key and '4' or '2', KEYS[key or 1], ARGV[at + 3], unpack(ARGV, first, last)))
+  elseif key then
+    pcall('LTRIM', KEYS[key], tostring(last - first + 1), '-1')
+  else
+    for i = first + 1, last, 2 do pcall('ZREM', KEYS[3], ARGV[i]) end
+  end
+end
+
+local function enterAll(effects)
+  for i, at in ipairs(effects) do
+    local err = enter(at)
+    if err then
+      for k = i - 1, 1, -1 do enter(effects[k], true) end
+      return err
+    end
+  end
 end
 
 local out, at, group = {}, 3, 0
@@ -47,12 +81,20 @@ while at <= #ARGV do
     if not ARGV[jobs] then err = 'ABSENT' end
     length = ''
   end
-  if to ~= '' and not err then
+  local effects = {}
+  at = at + 1
+  for i = 1, tonumber(ARGV[at - 1]) do
+    effects[i], at = at, at + 2 + tonumber(ARGV[at + 1])
+  end
+  err = err or enterAll(effects)
+  if to == '5' then
+    if err then return redis.error_reply('REFUSED ' .. err) end
+  elseif to ~= '' and not err then
     err = text(write(to, KEYS[tonumber(ARGV[first - 5]) or 1], ARGV[first - 4], unpack(ARGV, first, first + written - 1)))
   end
   if err then
     out[#out + 1], out[#out + 2] = tostring(group), err
-  else
+  elseif to ~= '5' then
     if length ~= '' and pcall('LLEN', list) == tonumber(length) then
       pcall('LTRIM', list, '0', tostring(-n - 1))
     else

@@ -15,11 +15,13 @@ const (
 	ToSchedule                    // the schedule set
 	ToDead                        // the dead set
 	ToBack                        // the other end of its queue, or of another one, as a push
+	ToStay                        // nowhere: it stays in progress
+	ToNone                        // nowhere: it is done
 )
 
 // String is the name of the place in errors and logs.
 func (p Destination) String() string {
-	names := []string{ToQueue: "to queue", ToRetry: "to retry", ToSchedule: "to schedule", ToDead: "to dead", ToBack: "to the back"}
+	names := []string{ToQueue: "to queue", ToRetry: "to retry", ToSchedule: "to schedule", ToDead: "to dead", ToBack: "to the back", ToStay: "in progress", ToNone: "done"}
 	if p >= 0 && int(p) < len(names) {
 		return names[p]
 	}

@@ -1,0 +1,109 @@
+package fetch
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// Effects are what else happens in the step that carries out a Move: all of it when the move does, or nothing.
+type Effects struct {
+	// Push are jobs that enter Redis. If a queue refuses one, none of them enters, and the move is
+	// refused as by its own destination. Only with ToNone and ToStay.
+	Push []Push
+	// Hash is written as well; its refusal is that of the move. nil: none.
+	Hash *Hash
+}
+
+// Push is a job that enters Redis with a Move.
+type Push = job.Push
+
+// Hash is a hash that is written with a Move, and its time to live.
+type Hash struct {
+	Key    string
+	Fields []any // names and values
+	TTL    time.Duration
+}
+
+// Stay is what is known of a Move to ToStay.
+type Stay struct {
+	// Done: it was carried out. After a Settle without an error it is false if the unit is no longer in
+	// progress by our hand.
+	Done bool
+}
+
+// Size is the number of bytes of the effects; 0 of nil.
+func (e *Effects) Size() (bytes int) {
+	if e == nil {
+		return 0
+	}
+	for i := range e.Push {
+		bytes += len(e.Push[i].Payload)
+	}
+	return bytes
+}
+
+// pushes is how many jobs the move pushes.
+func (m *Move) pushes() int {
+	if m.Effects == nil {
+		return 0
+	}
+	return len(m.Effects.Push)
+}
+
+// Reaches implements Effector. On a Cluster only what is in the slot of the queue is reached in one step.
+func (f *fetcher) Reaches(queue, key string) error {
+	if own := keys.Queue(queue); !f.cluster || key == own || strings.Contains(key, "{"+own+"}") {
+		return nil
+	}
+	return fmt.Errorf("on a Redis Cluster %s is in another slot than queue %q of the job", key, queue)
+}
+
+// pushMax is how many arguments a push has at most: Lua hands them to one command.
+const pushMax = 1000
+
+// effectArgs appends the effects of a group of moves to the arguments of settle.
+func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []any) []any {
+	count := len(args)
+	args = append(args, 0)
+	effects, open, number := 0, 0, 0 // open is the index of the number of arguments of the last effect
+	queue, scheduled := "", false
+	for _, i := range g.moves {
+		m := &todo[i]
+		if m.Effects == nil {
+			continue
+		}
+		for k := range m.Effects.Push {
+			push := &m.Effects.Push[k]
+			if effects == 0 || scheduled != (push.Score != "") || !scheduled && queue != push.Queue || number > pushMax {
+				queue, scheduled = push.Queue, push.Score != ""
+				effects, open, number = effects+1, len(args)+1, 2
+				var key, known any = "", ""
+				if !scheduled {
+					key = numberOf(names, keys.Queue(queue)) + 1
+					if !p.in.f.cluster {
+						known = queue
+					}
+				}
+				args = append(args, "push", 0, key, known)
+			}
+			if scheduled {
+				args = append(args, push.Score)
+				number++
+			}
+			args = append(args, push.Payload)
+			number++
+			args[open] = number
+		}
+		if h := m.Effects.Hash; h != nil {
+			args = append(args, "hash", 2+len(h.Fields), numberOf(names, h.Key)+1, h.TTL.Milliseconds())
+			args = append(args, h.Fields...)
+			effects, number = effects+1, pushMax+1
+		}
+	}
+	args[count] = effects
+	return args
+}
