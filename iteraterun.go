@@ -44,6 +44,7 @@ func (h *iterable[A, C, T]) perform(ctx context.Context, job *Job[A]) error {
 	if err := run.call(start); err != nil {
 		return err
 	}
+	keeper.Moved()
 	finished := false
 	defer func() { keeper.End(run.iteration(), finished) }()
 
@@ -90,9 +91,14 @@ func (h *iterable[A, C, T]) iterate(run *iterableRun[A], cursor *C) error {
 			return false
 		}
 		run.it.Cursor = text
+		if run.keeper.Moved() && !run.unsure {
+			run.due = time.Time{}
+		}
 		goOn, err := run.mayGoOn()
 		if err == nil && goOn {
-			err = h.each(run.ctx, run.job, item)
+			if err = h.each(run.ctx, run.job, item); err != nil {
+				run.keeper.Drop()
+			}
 		}
 		outcome = err
 		stopped = err != nil || !goOn

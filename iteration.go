@@ -46,6 +46,14 @@ type keeper interface {
 	// hard: an error ends nothing, the next call comes soon.
 	Save(ctx context.Context, it Iteration) (cancelled time.Time, err error)
 
+	// Moved is called when the cursor has moved on, or the first hook is done: what was pushed by
+	// client.Within until now goes with it. It tells whether so much was that the cursor is to be
+	// saved now.
+	Moved() (save bool)
+
+	// Drop is called when the item at hand has not gone well, and will run again: what it has pushed is forgotten.
+	Drop()
+
 	// Interrupted is asked before each item; true ends the run there.
 	Interrupted() bool
 
@@ -68,6 +76,8 @@ type forgetful struct{}
 
 func (forgetful) Load(context.Context) (Iteration, error)                  { return Iteration{}, nil }
 func (forgetful) Save(context.Context, Iteration) (_ time.Time, err error) { return time.Time{}, nil }
+func (forgetful) Moved() bool                                              { return false }
+func (forgetful) Drop()                                                    {}
 func (forgetful) Interrupted() bool                                        { return false }
 func (forgetful) End(Iteration, bool)                                      {}
 

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/wire"
 )
 
 // capsule is what a manager, its fetcher and its processors work on. It outlives
@@ -86,9 +89,24 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.fetcher = f
+	c.fetcher, c.runs.Reaches = f, reaches(cfg.Wire, f)
 	s.capsules = append(s.capsules, c)
 	return c, nil
+}
+
+// reaches tells whether the effects of a job may be on a key.
+func reaches(w *wire.Wire, f fetch.Fetcher) func(queue, key string) error {
+	no := ""
+	e, ok := f.(fetch.Effector)
+	switch {
+	case w != nil:
+		no = "jobs of " + w.Name + " push nothing with their ack"
+	case !ok:
+		no = fmt.Sprintf("a fetcher of type %T pushes nothing with an ack", f)
+	default:
+		return e.Reaches
+	}
+	return func(string, string) error { return errors.New(no) }
 }
 
 // Path is that of the manager.

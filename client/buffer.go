@@ -67,6 +67,9 @@ type buffer struct {
 
 // deliver sends entries, or takes them into the buffer. One error, or nil, for each.
 func (c *Client) deliver(ctx context.Context, entries []entry) []error {
+	if c.kept != nil && len(entries) > 0 {
+		return c.keep(entries)
+	}
 	b := c.buffer
 	if b == nil || len(entries) == 0 {
 		return c.send(ctx, entries)

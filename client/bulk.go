@@ -79,6 +79,7 @@ type bulk struct {
 	now     time.Time
 	created json.RawMessage
 	span    *job.PushSpan // of the whole push
+	linked  bool          // its jobs are a chain
 
 	batch   []draft
 	jids    []string      // of what has been pushed, "" of what was stopped
@@ -167,6 +168,15 @@ func (b *bulk) flush(ctx context.Context) error {
 		jids = append(jids, jid)
 		if jid != "" {
 			entries = append(entries, d.entry)
+		}
+	}
+	if b.linked {
+		if len(stopped) > 0 {
+			return &StoppedError{stopped}
+		}
+		var err error
+		if entries, err = link(entries); err != nil {
+			return err
 		}
 	}
 	if err := first(b.c.deliver(ctx, entries)); err != nil {

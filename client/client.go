@@ -29,6 +29,9 @@ import (
 //	PushBulk       the jobs of an iterator, up to millions, of one type. It is a function of this package
 //	               that takes the client
 //	PushBulkClass  likewise, of a class without a Go type
+//	PushChain      jobs of which each enters Redis when the one before is done
+//
+// Within has the client whose pushes enter Redis with the ack of the job that makes them.
 type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware
@@ -36,12 +39,13 @@ type Client struct {
 	spans      job.BeginPush
 	timestamps troupe.Timestamps
 	defaults   []field
-	plain      *options // of a push without any
-	types      sync.Map // reflect.Type -> *options: plain with the type's Defaults
-	err        error    // what is wrong with what it was made of; every push returns it
+	plain      *options  // of a push without any
+	types      *sync.Map // reflect.Type -> *options: plain with the type's Defaults
+	err        error     // what is wrong with what it was made of; every push returns it
 	gather     gatherer
 	buffer     *buffer   // nil without WithBuffer
 	own        *ownShard // nil unless it belongs to a Sharded
+	kept       *job.Kept // where pushes go instead of Redis, of Within; else nil
 }
 
 // ClientOption configures a Client.
@@ -82,7 +86,7 @@ func WithDefaults(opts ...Option) ClientOption {
 // New returns a client that pushes through rdb. Nothing is sent before the
 // first push. A fault in what is given, such as a nil rdb, is told by Err, and by every push.
 func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
-	c := &Client{rdb: rdb, defaults: builtin(), spans: job.NoSpan}
+	c := &Client{rdb: rdb, defaults: builtin(), spans: job.NoSpan, types: new(sync.Map)}
 	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		c.fail(&FieldError{"client.New", "a nil redis client", "one that is connected to the Redis of the jobs"})
 	}

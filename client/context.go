@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync"
 
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/jobctx"
@@ -25,7 +26,7 @@ func NewContext(ctx context.Context, c *Client) context.Context {
 }
 
 var noJob = func() *Client {
-	c := &Client{defaults: builtin(), spans: job.NoSpan}
+	c := &Client{defaults: builtin(), spans: job.NoSpan, types: new(sync.Map)}
 	c.fail(&FieldError{"client.FromContext", "a context that belongs to no job", "that of a handler, or one of client.NewContext"})
 	c.plain = &options{fields: c.defaults}
 	c.plain.settle(c.err)

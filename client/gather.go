@@ -52,6 +52,9 @@ func (call *gathered) err(i int) error {
 
 // sendOne pushes one entry, alone or with others.
 func (c *Client) sendOne(ctx context.Context, e entry) error {
+	if c.kept != nil {
+		return first(c.keep([]entry{e}))
+	}
 	if c.buffer != nil { // no waiting for calls that hang
 		if errs, taken := c.buffer.take([]entry{e}); taken {
 			return first(errs)

@@ -74,7 +74,7 @@ func (b *bulk) addItem(ctx context.Context, item Item) error {
 	if name := o.bulkOnly(); name != "" {
 		return &FieldError{name, "it for one job of PushMany", "PushBulk"}
 	}
-	if o.when != nil && b.size > batchScheduled {
+	if o.when != nil && b.size > batchScheduled && !b.linked {
 		b.size = batchScheduled
 	}
 	id := o.jid

@@ -14,10 +14,12 @@ type JobEvent struct {
 type (
 	// JobStarted says: the handler (with its middleware) is about to run.
 	JobStarted struct{ JobEvent }
-	// JobDone says: it returned nil; the ack is on its way.
+	// JobDone says: it returned nil. The ack is on its way, and with it what the job has pushed by client.Within or has
+	// behind it in a chain, Pushed in number; if that is any, both are in Redis.
 	JobDone struct {
 		JobEvent
 		Elapsed time.Duration
+		Pushed  int
 	}
 	// JobFailed says: it returned an error, panicked or called Goexit. One of
 	// JobRetried, JobDied or JobDropped follows once the outcome is in Redis.

@@ -103,6 +103,13 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	if ctx.Value(jobctx.Client{}) == nil {
 		ctx = client.NewContext(ctx, r.client)
 	}
+	behind, err := job.Behind(p)
+	if err != nil {
+		return troupe.Kill(err)
+	}
+	kept := job.NewKept(p.JID())
+	ctx = context.WithValue(ctx, jobctx.Kept{}, kept)
+	client.Within(ctx) // it tells kept how to push
 	if err := job.Late(p, &entry.Options, time.Now()); err != nil {
 		return err
 	}
@@ -116,8 +123,15 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		return err
 	}
 	ctx, goroutines := job.WithGroup(ctx)
-	err, _ = goroutines.Wait(handler.Perform(ctx, p.Clone()))
-	return err
+	if err, _ = goroutines.Wait(handler.Perform(ctx, p.Clone())); err != nil {
+		kept.End(false)
+		return err
+	}
+	pushes := kept.End(true)
+	if len(behind) > 0 {
+		pushes = append(pushes, job.Next(behind, p.JID(), time.Now(), troupe.TimestampsFloat))
+	}
+	return kept.Send(pushes)
 }
 
 type runnerKey struct{}

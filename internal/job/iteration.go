@@ -82,13 +82,9 @@ func iterationOf(fields map[string]string) troupe.Iteration {
 // not. The cancellation itself is never written.
 func SaveIteration(ctx context.Context, rdb redis.Cmdable, jid string, it troupe.Iteration) (time.Time, error) {
 	key := keys.Iteration(jid)
-	c := it.Cursor
-	if c == nil {
-		c = json.RawMessage("null")
-	}
 	var asked *redis.StringCmd
 	_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.HSet(ctx, key, executions, it.Executions, cursor, []byte(c), runtime, text(it.Runtime))
+		p.HSet(ctx, key, IterationFields(it)...)
 		p.Expire(ctx, key, IterationTTL)
 		asked = p.HGet(ctx, key, cancelled)
 		return nil
@@ -97,6 +93,15 @@ func SaveIteration(ctx context.Context, rdb redis.Cmdable, jid string, it troupe
 		return time.Time{}, fmt.Errorf("save the state of an iterable job: %w", err)
 	}
 	return timeOf(asked.Val()), nil
+}
+
+// IterationFields are the names and values that a state has in its hash.
+func IterationFields(it troupe.Iteration) []any {
+	c := it.Cursor
+	if c == nil {
+		c = json.RawMessage("null")
+	}
+	return []any{executions, it.Executions, cursor, []byte(c), runtime, text(it.Runtime)}
 }
 
 // DeleteIterations forgets the states of jobs that will not run again.

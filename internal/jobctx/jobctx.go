@@ -14,6 +14,9 @@ type (
 	// Client is the key of the *client.Client of client.FromContext.
 	Client struct{}
 
+	// Kept is the key of the *job.Kept of client.Within.
+	Kept struct{}
+
 	// Keeper is the key of what keeps the state of an iterable job: see the interface
 	// keeper of the root package.
 	Keeper struct{}

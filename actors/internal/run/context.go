@@ -27,6 +27,7 @@ type jobContext struct {
 	ending atomic.Pointer[ending] // nil until it ends
 	inner  atomic.Pointer[inner]  // made when it is wanted, with mu held
 	group  atomic.Pointer[job.Group]
+	kept   atomic.Pointer[job.Kept] // of client.Within; nil until it is asked for
 
 	mu  sync.Mutex
 	log *zerolog.Logger
@@ -103,6 +104,8 @@ func (c *jobContext) Value(key any) any {
 		return c.goroutines()
 	case jobctx.Client{}:
 		return c.r.env.Client
+	case jobctx.Kept{}:
+		return c.keptPushes()
 	}
 	return c.std().Value(key) // the standard library asks for its own contexts like this
 }
@@ -139,6 +142,22 @@ func (c *jobContext) goroutines() *job.Group {
 		c.group.Store(g)
 	}
 	return g
+}
+
+// keptPushes are made when client.Within asks for them.
+func (c *jobContext) keptPushes() *job.Kept {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.kept.Load()
+	if k == nil {
+		k = job.NewKept(c.r.jid)
+		k.Reaches = c.r.reaches
+		c.kept.Store(k)
+		if c.r.over.Load() {
+			k.End(false)
+		}
+	}
+	return k
 }
 
 // started are the goroutines if there are any.

@@ -38,6 +38,9 @@ type Env struct {
 	Unknown string
 	Leave   bool
 
+	// Reaches tells whether the effects of a job of this queue may be on a key; if not, why.
+	Reaches func(queue, key string) error
+
 	Timestamps      troupe.Timestamps
 	DoneLevel       zerolog.Level // Config.DoneLevel
 	Grace           time.Duration // between the cancellation of a context and a job that is unresponsive

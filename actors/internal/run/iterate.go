@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/jobctx"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -29,6 +30,8 @@ type iteration struct {
 	r     *Run
 	jid   string
 	first time.Time // of the first item, for Config.MaxIterationRuntime
+
+	stay *work.Move // with what was pushed before the cursor; nil if none is on its way
 
 	mu       sync.Mutex // a middleware may have left the handler in another goroutine
 	closed   bool       // the run has ended, with what stands here
@@ -75,9 +78,69 @@ func (k *iteration) Save(ctx context.Context, it troupe.Iteration) (time.Time, e
 	case k.r.env.Outage.Away():
 		return time.Time{}, errAway
 	}
+	if err := k.push(ctx, it); err != nil {
+		return time.Time{}, err
+	}
 	call, cancel := env.Within(ctx)
 	defer cancel()
 	return job.SaveIteration(call, k.r.env.Redis, k.jid, it)
+}
+
+func (k *iteration) Moved() bool {
+	kept := k.r.job.kept.Load()
+	return kept != nil && kept.Moved()
+}
+
+func (k *iteration) Drop() {
+	if kept := k.r.job.kept.Load(); kept != nil {
+		kept.Drop()
+	}
+}
+
+var errNotOurs = errors.New("the job is not ours any more")
+
+// push has what was pushed before the cursor enter Redis together with it, within ctx. What Redis refuses is
+// tried again by the settler; until it is in Redis nothing else is pushed.
+func (k *iteration) push(ctx context.Context, it troupe.Iteration) error {
+	if kept := k.r.job.kept.Load(); k.stay == nil && kept != nil {
+		k.send(kept.Before(), it)
+	}
+	if k.stay == nil {
+		return nil
+	}
+	select {
+	case <-k.stay.Done:
+	case <-k.stay.Refused:
+		select {
+		case <-k.stay.Done:
+		default:
+			return errAway
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return k.stayed()
+}
+
+// send hands pushes to the settler, with the cursor.
+func (k *iteration) send(pushes []job.Push, it troupe.Iteration) {
+	if len(pushes) == 0 {
+		return
+	}
+	k.stay = work.NewMove(k.r.w, fetch.Move{To: fetch.ToStay, Stay: &fetch.Stay{}, Effects: &fetch.Effects{
+		Push: pushes, Hash: &fetch.Hash{Key: keys.Iteration(k.jid), Fields: job.IterationFields(it), TTL: job.IterationTTL},
+	}})
+	k.r.env.Settler.Submit(k.stay)
+}
+
+// stayed is what became of the stay, which is over.
+func (k *iteration) stayed() error {
+	done := k.stay.Err == nil && k.stay.Stay.Done
+	k.stay = nil
+	if !done {
+		return errNotOurs
+	}
+	return nil
 }
 
 // Interrupted counts the time from the first item on, so that each run gets at
@@ -128,9 +191,25 @@ func (r *Run) keepPlace() {
 	}
 }
 
+// pushPlace has what an iterable job has pushed enter Redis with the cursor that its run has ended with: all of it if
+// the run was interrupted, else what is before the cursor.
+func (r *Run) pushPlace(it troupe.Iteration) {
+	k, pushes := r.iteration, r.job.kept.Load().End(job.IsInterrupted(r.err))
+	if k.stay != nil { // what a Save has begun
+		r.awaitDone(k.stay)
+		if k.stayed() != nil {
+			return
+		}
+	}
+	if k.send(pushes, it); k.stay != nil {
+		r.awaitDone(k.stay)
+	}
+}
+
 // savePlace writes the cursor before the job may run again: it waits for Redis
 // as the settlement that follows would.
 func (r *Run) savePlace(it troupe.Iteration) {
+	r.pushPlace(it)
 	for try := 0; ; try++ {
 		call, cancel := r.env.Call()
 		_, err := job.SaveIteration(call, r.env.Redis, r.iteration.jid, it)

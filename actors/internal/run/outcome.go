@@ -26,6 +26,7 @@ func (r *Run) conclude() {
 	}
 	r.ended = time.Now()
 	r.decide()
+	r.job.kept.Load().End(false)
 	r.concluded = r.returned && r.read
 }
 
@@ -66,11 +67,12 @@ func (r *Run) decide() {
 		return
 	}
 	if r.err == nil {
-		if r.env.Wanted.Load() {
-			r.publish(event.JobDone{JobEvent: r.now(), Elapsed: r.elapsed})
+		if effects := r.pushes(); effects != nil {
+			r.doneWith(effects)
+			return
 		}
 		r.acked, r.handed = true, true // by done
-		r.line(r.env.DoneLevel, job.Done.Logged()).Msg("job done")
+		r.tellDone(0)
 		return
 	}
 	r.publish(r.failure())

@@ -46,7 +46,8 @@ type Run struct {
 	over   atomic.Bool // the handler and its goroutines have ended
 	listed atomic.Bool // as unresponsive
 
-	iteration *iteration // nil if the job is not iterable
+	iteration *iteration        // nil if the job is not iterable
+	behind    []*troupe.Payload // the jobs of a chain behind this one
 }
 
 // facts are what is known of a job once its run has begun. The run that gives another one up
@@ -241,6 +242,9 @@ func (r *Run) perform() {
 		if r.name == "" { // nobody can run it, and Sidekiq's poller would lose it
 			r.err = troupe.Kill(r.err)
 		}
+		return
+	}
+	if r.err = r.chained(); r.err != nil {
 		return
 	}
 	ctx := context.Context(&r.job)

@@ -68,6 +68,12 @@ func (r *Run) await(m fetch.Move) bool {
 	move := work.NewMove(r.w, m)
 	r.env.Settler.Submit(move)
 	r.handed = true
+	r.awaitDone(move)
+	return r.stored(move)
+}
+
+// awaitDone waits for the end of a move.
+func (r *Run) awaitDone(move *work.Move) {
 	select {
 	case <-move.Done:
 	case <-move.Refused:
@@ -79,7 +85,6 @@ func (r *Run) await(m fetch.Move) bool {
 		<-move.Done
 		r.env.heldBack.Add(-1)
 	}
-	return r.stored(move)
 }
 
 // stored tells whether a move that is over came into Redis by our hand.

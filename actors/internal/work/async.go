@@ -3,6 +3,8 @@ package work
 import (
 	"slices"
 	"time"
+
+	"github.com/troupehq/troupe/fetch"
 )
 
 const (
@@ -12,6 +14,15 @@ const (
 	asyncDelay = 5 * time.Millisecond
 	asyncBatch = 128
 )
+
+// delayLocked is how long the moves wait for company: those of jobs that are done no longer than acks, since
+// somebody may wait for what they push.
+func (s *Settler) delayLocked() time.Duration {
+	if slices.ContainsFunc(s.moves, func(m *Move) bool { return m.To == fetch.ToNone }) {
+		return ackDelay
+	}
+	return asyncDelay
+}
 
 // Untold is how many moves are on their way that nobody waits for, or are still to be
 // told of.
@@ -52,7 +63,7 @@ func (s *Settler) waitLocked() {
 	if s.company != nil || s.closed {
 		return
 	}
-	s.company = time.AfterFunc(asyncDelay, func() {
+	s.company = time.AfterFunc(s.delayLocked(), func() {
 		s.mu.Lock()
 		s.company, s.alone = nil, true
 		s.mu.Unlock()

@@ -60,4 +60,4 @@ func (t *tally) room(m *Move) bool {
 	return n == 0 || n < asyncMax && t.bytes.Load()+m.size() <= asyncBytes
 }
 
-func (m *Move) size() int64 { return int64(len(m.Payload) + len(m.Unit.Payload)) }
+func (m *Move) size() int64 { return int64(len(m.Payload) + len(m.Unit.Payload) + m.Effects.Size()) }

@@ -254,9 +254,13 @@ func (s *Settler) write(moves []*Move) error {
 	if closed {
 		return nil // given up already: reported as left, though it came to a good end
 	}
-	items := make([]*Item, len(moves))
+	items := make([]*Item, 0, len(moves))
 	for i, m := range moves {
-		m.Result, items[i] = results[i], m.Item
+		m.Result = results[i]
+		if m.To == fetch.ToStay {
+			continue
+		}
+		items = append(items, m.Item)
 		if m.large { // it is not what was decided
 			m.Result = fetch.NotMine
 		}
