@@ -31,7 +31,7 @@ var (
 type Kept struct {
 	// Reaches tells whether a push may be kept for a key; if not, why. nil: for every key.
 	Reaches func(push *Push) error
-	parent string // jid of the job
+	parent  string // jid of the job
 
 	mu     sync.Mutex
 	send   func(pushes []Push) error // nil until SendBy
