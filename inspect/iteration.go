@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
 )
@@ -16,6 +18,9 @@ func (i *Inspector) Iterations(ctx context.Context, jids ...string) ([]troupe.It
 	all := make([]troupe.Iteration, 0, len(jids))
 	for some := range slices.Chunk(jids, scanPage) {
 		its, err := job.LoadIterations(ctx, i.rdb, some...)
+		if redis.HasErrorPrefix(err, "WRONGTYPE") { // of the only one: it has no state, as among many
+			its, err = []troupe.Iteration{{}}, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read how far iterable jobs have come: %w", err)
 		}

@@ -46,20 +46,20 @@ func parseTemplates() (map[string]*template.Template, error) {
 
 // functions are those that all templates have.
 var functions = template.FuncMap{
-	"count":     words.Count,  // 1234567 → 1,234,567
-	"rate":      words.Rate,   // *float64 a second → 12.5, – for nil
-	"span":      words.Span,   // seconds or time.Duration → 3m 20s
-	"ago":       ago,          // time → <time>3m ago</time>, or in 3m
-	"zoned":     zoned,        // text "at 12:05:00 UTC <b>" → at <time>12:05:00 UTC</time> &lt;b&gt;
-	"clock":     clock,        // time "15:04" → <time>12:05</time>, in UTC
-	"bytes":     words.Size,   // 1536 → 1.5 KB
-	"state":     badge,        // "paused" → sign and word; "danger" "nobody listens" → other words
-	"plural":    words.Plural, // 2 "job" → 2 jobs
-	"text":      text,         // json.RawMessage → string
-	"short":     words.Short,  // text, most bytes
-	"sentence":  sentence,     // "it is late" → It is late.
-	"dict":      dict,         // "A" 1 "B" 2 → map, for partials
-	"identity":  identity,     // with places where it may be broken
+	"count":     words.Count,    // 1234567 → 1,234,567
+	"rate":      words.Rate,     // *float64 a second → 12.5, – for nil
+	"span":      words.Span,     // seconds or time.Duration → 3m 20s
+	"ago":       ago,            // time → <time>3m ago</time>, or in 3m
+	"zoned":     zoned,          // text "at 12:05:00 UTC <b>" → at <time>12:05:00 UTC</time> &lt;b&gt;
+	"clock":     clock,          // time "15:04" → <time>12:05</time>, in UTC
+	"bytes":     words.Size,     // 1536 → 1.5 KB
+	"state":     badge,          // "paused" → sign and word; "danger" "nobody listens" → other words
+	"plural":    words.Plural,   // 2 "job" → 2 jobs
+	"text":      text,           // json.RawMessage → string
+	"short":     words.Short,    // text, most bytes
+	"sentence":  words.Sentence, // "it is late" → It is late.
+	"dict":      dict,           // "A" 1 "B" 2 → map, for partials
+	"identity":  identity,       // with places where it may be broken
 	"kilobytes": func(n int64) string { return words.Size(n << 10) },
 	"quantile":  func(s *float64) string { return "≤ " + words.Exact(*s) }, // of a bucket
 	"list":      func(v ...any) []any { return v },

@@ -10,6 +10,7 @@ import (
 // overview is the data of the first page.
 type overview struct {
 	Problems []problem     `json:"problems"`
+	Audited  time.Time     `json:"audited_at,omitzero"` // when the doctor has looked
 	Totals   totals        `json:"totals"`
 	Rates    draw.Chart    `json:"rates"`
 	Days     draw.Chart    `json:"days"`
@@ -39,7 +40,7 @@ type totals struct {
 const topQueues = 8
 
 func (r *request) overview(s *snapshot) (*page, error) {
-	o := overview{Problems: r.problems(s), Totals: totalsOf(s), Rates: ratesOf(s), Days: s.Past.days(), Waiting: s.Past.waiting(""), Queues: s.Queues, Fleet: fleet.CountAll(s.Processes), Redis: s.Redis}
+	o := overview{Problems: r.problems(s), Audited: s.Audited, Totals: totalsOf(s), Rates: ratesOf(s), Days: s.Past.days(), Waiting: s.Past.waiting(""), Queues: s.Queues, Fleet: fleet.CountAll(s.Processes), Redis: s.Redis}
 	if len(o.Queues) > topQueues {
 		o.Queues, o.More = o.Queues[:topQueues], len(o.Queues)-topQueues
 	}

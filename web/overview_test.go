@@ -74,6 +74,23 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// What the doctor has found stands on the first page, with when it looked, and leads to what it is about. A page does
+// not wait for it.
+func TestTheDoctorOnTheOverview(t *testing.T) {
+	s := start(t)
+	ctx := t.Context()
+	s.rdb.SAdd(ctx, "cron_jobs", "cron_job:nightly")
+	s.rdb.HSet(ctx, "cron_job:nightly", "name", "nightly", "klass", "Report", "cron", "61 * * * *", "status", "enabled", "message", `{"class":"Report","queue":"default","args":[]}`)
+	var text string
+	harness.Await(t, "the doctor's word", func() bool {
+		text = s.get("/")
+		return !strings.Contains(text, "The doctor has not looked at Redis yet.")
+	})
+	contains(t, "the page", text, "The doctor looked at Redis <time", "<code>troupe doctor</code>",
+		"The periodic job nightly pushes nothing: it cannot be carried out", `<a href="/periodic/nightly">Open the periodic job</a>`)
+	contains(t, "the twin", string(s.data("/index.json")), `"audited_at":"20`)
+}
+
 // Of many problems of a kind the first ones are told.
 func TestManyProblems(t *testing.T) {
 	s := start(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // periodicEvery is how old what stands on a page of periodic jobs may be.
@@ -110,7 +111,7 @@ func (r *request) pushPeriodic(p periodicRow, back string) (*page, error) {
 	jid, err := p.Push(r.Context())
 	switch {
 	case err != nil && redisconn.Classify(err) == redisconn.Command:
-		return nil, &fault{Status: http.StatusConflict, Text: sentence(err.Error()), Do: "Mend the entry where it is made."}
+		return nil, &fault{Status: http.StatusConflict, Text: words.Sentence(err.Error()), Do: "Mend the entry where it is made."}
 	case err != nil:
 		return nil, err
 	case jid == "":

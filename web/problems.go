@@ -20,12 +20,7 @@ type problem struct {
 // problems are what a snapshot shows, the worst first.
 func (r *request) problems(s *snapshot) []problem {
 	all := fleet.Wrong(s.Processes, s.Queues, s.Overdue)
-	for _, f := range s.Findings {
-		if !slices.Contains([]string{"listeners", "overdue", "dead processes"}, f.Code) { // these are told above, as of now
-			f.Text, f.Do = sentence(f.Text), sentence(f.Do)
-			all = append(all, fleet.Problem{Finding: f})
-		}
-	}
+	all = append(all, fleet.Audited(s.Findings)...)
 	if s.Fault != nil {
 		all = slices.Insert(all, 0, fleet.Problem{Finding: doctor.Finding{
 			Severity: doctor.Danger, Code: "redis", Do: "See whether Redis runs and can be reached from here. What stands below is older.",
@@ -45,6 +40,8 @@ func (r *request) linked(all []fleet.Problem) []problem {
 			linked[i].Href, linked[i].Goal = cmp.Or(r.link("/tree/{id}", "tree", p.Process), r.link("/processes")), "the process"
 		case p.Code == "storm" && !strings.HasPrefix(r.path, "/tree"): // of several processes
 			linked[i].Href, linked[i].Goal = r.link("/tree"), "the tree"
+		case addressable(p.Periodic):
+			linked[i].Href, linked[i].Goal = r.link("/periodic/{name}", "periodic", p.Periodic), "the periodic job"
 		case p.Class != "":
 			linked[i].Href, linked[i].Goal = r.link("/classes/{class}", "classes", p.Class), "the class"
 		case p.Queue != "":
@@ -54,14 +51,6 @@ func (r *request) linked(all []fleet.Problem) []problem {
 		}
 	}
 	return linked
-}
-
-// sentence has a capital and a full stop.
-func sentence(text string) string {
-	if text == "" || strings.HasSuffix(text, ".") {
-		return text
-	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // link is the address of a page that there is; "" if there is none, or the user may not see it.

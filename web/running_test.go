@@ -45,6 +45,9 @@ func TestRunning(t *testing.T) {
 	hasNot(t, "a class that never ran", page, "<nil>")
 	contains(t, "running", page, "Ruby::Work", "12345678901234567890", "tid0", "ruby:1:abc", "1m ago", `{&#34;token&#34;:&#34;[masked]&#34;,&#34;at&#34;:12345678901234567890}`, "/jobs/plain/cancel")
 	hasNot(t, "a viewer's", s.get("/running", "Role", "viewer"), "/cancel")
+	found := s.get("/search?q=Ruby")
+	contains(t, "a search", found, "2 runs, 0s, cursor {&#34;token&#34;:&#34;[masked]&#34;")
+	hasNot(t, "a search", found, "s3cr3t")
 
 	_, text := s.post("/jobs/plain/cancel", url.Values{}, "Role", "operator")
 	contains(t, "cancel of a plain one", text, "The job plain goes on", "a Ruby process can only cancel iterable jobs")

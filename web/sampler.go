@@ -32,6 +32,7 @@ type snapshot struct {
 	Overdue   map[string]time.Duration // see fleet.Overdue
 	Redis     redisFacts
 	Findings  []doctor.Finding // of the last audit
+	Audited   time.Time        // when that ended; zero for none yet
 	History   []sample         // of the last hour, as far as somebody looked
 	Past      *past
 
@@ -70,8 +71,9 @@ type sampler struct {
 	last    *snapshot
 	looked  time.Time
 	next    chan struct{} // closed at the next look
-	audited time.Time
+	audited time.Time     // when the last one began
 	audit   []doctor.Finding
+	auditAt time.Time
 }
 
 func newSampler(ctx context.Context, f *fleet.Fleet) *sampler {
@@ -194,7 +196,7 @@ func (s *sampler) look() {
 		kept.Fault = err
 		seen = &kept
 	} else {
-		seen.Findings = s.audit
+		seen.Findings, seen.Audited = s.audit, s.auditAt
 		seen.History = history(old, seen)
 	}
 	s.last, s.looked = seen, time.Now()
@@ -254,7 +256,7 @@ func (s *sampler) examine() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.audit = report.Findings
+	s.audit, s.auditAt = report.Findings, time.Now()
 }
 
 // factsOf reads the text of INFO.

@@ -150,6 +150,9 @@ func (h *hunt) place(name, inside string) (rest string, err error) {
 		h.out.Unread = append(h.out.Unread, name)
 		return "", nil
 	}
+	if err == nil {
+		err = h.r.iterates(len(p.Jobs), func(i int) *job { return &p.Jobs[i] })
+	}
 	if p.Count > 0 {
 		h.out.Places = append(h.out.Places, p)
 	}

@@ -26,6 +26,8 @@ func TestProgressOfIterableJobs(t *testing.T) {
 		"jobs list retry":             "\t3 runs, 1m20s, cursor {\"token\":\"[masked]\",\"row\":41}\n",
 		"jobs list retry --json":      `"progress":{"executions":3,"cursor":{"token":"[masked]","row":41},"runtime_s":80.25}`,
 		"jobs list dead":              "d1",
+		"top :retry":                  "3 runs, 1m20s, cursor {\"token\":\"[masked]\"",
+		"top :dead":                   "d1",
 		"explain d1":                  "dead",
 		"jobs list scheduled":         "s1",
 		"jobs list retry --args show": "hunter2",
@@ -39,5 +41,8 @@ func TestProgressOfIterableJobs(t *testing.T) {
 	harness.OK(t, err)
 	if len(its) != 4 || its[0].Executions != 1 || its[1].Executions != 0 || its[2].Runtime != 80250*time.Millisecond || string(its[0].Cursor) != "199" || its[3].Executions != 0 {
 		t.Errorf("%+v", its)
+	}
+	if its, err = inspect.New(rdb).Iterations(t.Context(), "d1"); err != nil || len(its) != 1 { // alone as among others
+		t.Errorf("of a job whose state is no hash: %+v, %v", its, err)
 	}
 }

@@ -35,7 +35,8 @@ type Finding struct {
 	Text     string `json:"text"` // what is so
 	Do       string `json:"do"`   // what to do
 
-	Class string `json:"class,omitempty"` // of jobs that it is about
+	Class    string `json:"class,omitempty"`    // of jobs that it is about
+	Periodic string `json:"periodic,omitempty"` // the name of the periodic job that it is about
 }
 
 // Report is the result of an audit.

@@ -25,6 +25,7 @@ func (e *exam) periodic() error {
 			return !p.Stopping && time.Since(p.Beat) <= beat.Silence && slices.Contains(p.Queues, j.Queue)
 		}
 		unhandled := slices.ContainsFunc(e.report.Findings, func(f Finding) bool { return f.Code == NoHandler && f.Class == j.Class })
+		before := len(e.report.Findings)
 		switch {
 		case j.Stuck:
 			e.find(Danger, "troupe periodic show "+words.Word(j.Name), "the periodic job %s pushes nothing: %s", name, masked.Text(j.Why))
@@ -33,6 +34,9 @@ func (e *exam) periodic() error {
 			e.find(Warning, "register a handler, or: troupe periodic disable "+words.Word(j.Name), "the periodic job %s pushes jobs of the class %s, which has no handler where they run", name, words.Head(j.Class))
 		case !slices.ContainsFunc(e.processes, listens) && e.fleetErr == nil:
 			e.find(Warning, "let a process take from it: "+words.TakeFrom(words.Word(j.Queue)), "the periodic job %s pushes to the queue %s, and no process listens on it", name, words.Head(j.Queue))
+		}
+		for i := range e.report.Findings[before:] {
+			e.report.Findings[before+i].Periodic = j.Name
 		}
 	}
 	return nil

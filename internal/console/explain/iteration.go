@@ -56,9 +56,6 @@ func (s *search) iterates() error {
 	}
 	its, err := s.i.Iterations(s.ctx, s.x.JID)
 	if err != nil {
-		if s.spoilt("it-"+s.x.JID, err) {
-			return nil
-		}
 		return err
 	}
 	if s.x.Progress = ProgressOf(&its[0], s.fleet.Mask); s.x.Progress != nil {

@@ -159,6 +159,17 @@ func (all *problems) queue(q *Queue) {
 	}
 }
 
+// Audited are the findings of an audit, as sentences, but for what Wrong tells as of now.
+func Audited(findings []doctor.Finding) (all []Problem) {
+	for _, f := range findings {
+		if !slices.Contains([]string{"listeners", "overdue", "dead processes"}, f.Code) {
+			f.Text, f.Do = words.Sentence(f.Text), words.Sentence(f.Do)
+			all = append(all, Problem{Finding: f})
+		}
+	}
+	return all
+}
+
 // Worst sorts problems, the worst first, and leaves of many of a kind the first ones, with how many
 // more there are.
 func Worst(all []Problem) (few []Problem) {

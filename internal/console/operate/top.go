@@ -35,7 +35,8 @@ func topCommand(files cli.Files) *cobra.Command {
 	every := 2 * time.Second
 	return spec{
 		use: "top [:PAGE [OF]]", short: "Look at everything live", args: cli.Args(0, 2),
-		long: `Top shows what is wrong now, and pages of processes, queues and jobs that are kept up to date:
+		long: `Top shows what is wrong now, with the dangers that the doctor finds each half minute, and pages of
+processes, queues and jobs that are kept up to date:
 :overview :processes :tree [ID] :queues :queue NAME :running :retry :scheduled :dead :events
 :explain JID. Enter goes in, Esc back, / filters, ? tells all keys. Capitals act on the row under
 the cursor and ask first: R retry, K kill, D delete, C cancel, P pause, Q quiet, S stop. Without a
@@ -59,7 +60,7 @@ func top(ctx context.Context, s *cli.Session, args []string, every time.Duration
 		return cli.Exitf(cli.Fault, "--json: top has none, expected one of the commands stats, ps, tree, queues, jobs, events, explain")
 	}
 	o := screen.Options{
-		Source: &screen.Redis{Fleet: s.Fleet, ReadOnly: s.ReadOnly}, Name: "troupe top", Place: s.Address, Page: page,
+		Source: &screen.Redis{Fleet: s.Fleet, ReadOnly: s.ReadOnly, Audit: true}, Name: "troupe top", Place: s.Address, Page: page,
 		Color: s.Color, ReadOnly: s.ReadOnly, Every: every,
 		Did: func(ctx context.Context, what string, on screen.Page, said string, err error) string {
 			if err = s.Audit(ctx, acted(what, on, said, err)); err != nil {

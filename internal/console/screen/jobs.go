@@ -45,6 +45,22 @@ func distance(at time.Time) string {
 	}
 }
 
+// progress has the last cell of rows begin with how far their jobs have come that are iterable.
+func (r *Redis) progress(ctx context.Context, rows []Row, jid func(i int) string) error {
+	jids := make([]string, len(rows))
+	for i := range jids {
+		jids[i] = jid(i)
+	}
+	its, err := r.Inspector.Iterations(ctx, jids...)
+	for i := range its {
+		if text := explain.ProgressOf(&its[i], r.Mask).String(); text != "" {
+			last := &rows[i].Line[len(rows[i].Line)-1]
+			last.Text = words.Head(text + "  " + last.Text)
+		}
+	}
+	return err
+}
+
 // jobRow is the row of a job, with a time.
 func (r *Redis) jobRow(when string, j *inspect.JobRecord, acts ...Act) Row {
 	sum := r.Mask.Summary(j)
@@ -94,7 +110,9 @@ func (r *Redis) set(ctx context.Context, q *Query, set *inspect.JobSet) (*Pictur
 	from, limit := q.window()
 	entries, size, err := set.Page(ctx, from, limit, up)
 	if q.Filter == "" || err != nil {
-		return window(q, from, size, entries, draw), err
+		rows := drawn(entries, draw)
+		err = cmp.Or(err, r.progress(ctx, rows, func(i int) string { return entries[i].JID }))
+		return window(q, from, size, rows), err
 	}
 	all := set.Each(ctx)
 	if up {
@@ -111,7 +129,9 @@ func (r *Redis) queue(ctx context.Context, q *Query) (*Picture, error) {
 	from, limit := q.window()
 	jobs, size, err := queue.Page(ctx, from, limit)
 	if q.Filter == "" || err != nil {
-		return window(q, from, size, jobs, draw), err
+		rows := drawn(jobs, draw)
+		err = cmp.Or(err, r.progress(ctx, rows, func(i int) string { return jobs[i].JID }))
+		return window(q, from, size, rows), err
 	}
 	return search(q, size, queue.Each(ctx), draw)
 }
@@ -122,11 +142,14 @@ func (q *Query) window() (from, limit int) {
 	return from, q.From + q.Rows + q.Rows/2 - from
 }
 
-func window[T any](q *Query, from int, size int64, all []T, draw func(T) Row) *Picture {
-	var rows []Row
+func drawn[T any](all []T, draw func(T) Row) (rows []Row) {
 	for _, one := range all {
 		rows = append(rows, draw(one))
 	}
+	return rows
+}
+
+func window(q *Query, from int, size int64, rows []Row) *Picture {
 	p := q.tablePicture(jobNames, rows)
 	p.Offset, p.Total = from, int(size)
 	return p
@@ -173,6 +196,7 @@ func (r *Redis) running(ctx context.Context, q *Query) (*Picture, error) {
 		row.Acts = []Act{r.cancelAct(&w.Job)}
 		rows = append(rows, row)
 	}
+	err = cmp.Or(err, r.progress(ctx, rows, func(i int) string { return works[i].Job.JID }))
 	return q.tablePicture("RUNS CLASS QUEUE PROCESS JID ARGS", rows), err
 }
 

@@ -21,10 +21,12 @@ import (
 type Redis struct {
 	*fleet.Fleet
 	ReadOnly bool // ask no process for anything
+	Audit    bool // have the overview tell what the doctor finds
 
 	sampler fleet.Sampler
 	meter   Meter
 	asked   time.Time // when processes were asked to publish what is so now
+	audit   audit
 }
 
 // Look reads what a page shows.
@@ -190,7 +192,9 @@ func (r *Redis) overview(ctx context.Context, q *Query, processes []fleet.Proces
 	queueRows, queues, err1 := r.queues(ctx, processes)
 	st, err2 := r.Inspector.Stats(ctx)
 	overdue, err3 := r.Overdue(ctx)
-	wrong := fleet.Worst(fleet.Wrong(processes, queues, overdue))
+	all := fleet.Wrong(processes, queues, overdue)
+	dangers, told := r.audited()
+	wrong := fleet.Worst(append(all, dangers...))
 	var rows []Row
 	for _, p := range wrong[:min(len(wrong), wrongMost)] {
 		rows = append(rows, q.text(Red, "! %s", p.Text)...)
@@ -199,6 +203,9 @@ func (r *Redis) overview(ctx context.Context, q *Query, processes []fleet.Proces
 		rows = append(rows, q.text(Red, "! and %d more", more)...)
 	} else if len(wrong) == 0 {
 		rows = q.text(Green, "Nothing is wrong.")
+	}
+	if told != "" {
+		rows = append(rows, q.text(Dim, "%s", told)...)
 	}
 	slots := 0
 	for _, p := range processes {
