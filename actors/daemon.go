@@ -49,7 +49,7 @@ type Daemon struct {
 	hooks        *hooks
 	deaths       *poison.Deaths
 	events       *events
-	unserved     []string    // what Start warns of
+	doubts       []doubt     // what Start warns of
 	quieting     atomic.Bool // quiet or later, for the hot path
 
 	mu        sync.Mutex
@@ -136,7 +136,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d.isolation = isolation{env: d.env, capsules: d.capsules, quieting: &d.quieting}
 	d.info = d.beatInfo(hostname, pid)
-	d.unserved = unserved(cfg)
+	d.doubts = doubts(cfg)
 	for _, f := range cfg.On.Created {
 		if err := supervised.Isolate(func() { f(d) }); err != nil {
 			d.hooks.failed("created", f, err)
@@ -203,8 +203,8 @@ func (d *Daemon) Start(ctx context.Context) error {
 		<-d.ended
 		return fmt.Errorf("start: %w", context.Cause(ctx))
 	}
-	if len(d.unserved) > 0 {
-		d.env.Log.Warn().Strs("classes", d.unserved).Msg("no capsule takes from the queues to which jobs of these classes are pushed: they wait for another process")
+	for _, doubt := range d.doubts {
+		doubt.tell(d.env.Log)
 	}
 	supervised.Tell(func() {
 		d.env.Log.Info().Str("identity", d.env.Identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).

@@ -60,9 +60,9 @@ func NewGroup(shards ...Shard) (*Group, error) {
 	}
 	var configs []Config
 	for _, d := range g.daemons {
-		configs, d.unserved = append(configs, d.cfg), nil
+		configs, d.doubts = append(configs, d.cfg), nil
 	}
-	g.daemons[0].unserved = unserved(configs...) // once for all: they may share a registry
+	g.daemons[0].doubts = doubts(configs...) // once for all: they may share a registry
 	return g, nil
 }
 

@@ -3,6 +3,7 @@ package actors_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,3 +119,65 @@ func TestMiddlewareThatMakesNothingIsAFaultOfTheConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// Mistakes that are no faults are told at the start, once each.
+func TestWhatIsOddIsToldAtTheStart(t *testing.T) {
+	handled := func(class string) *troupe.Registry {
+		var r troupe.Registry
+		troupe.HandleClass(&r, class, troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
+		return &r
+	}
+	const (
+		untagged = "Periodic without PeriodicTag"
+		untaken  = `"periodic":["n (queue low)"],"message":"no capsule takes from the queues to which these periodic jobs`
+		unknown  = `"periodic":["n (class Nobody)"],"message":"the classes of these periodic jobs have no handler`
+		empty    = `"capsules":["default"],"message":"the registry has no handlers`
+	)
+	entry := func(class, queue string) []troupe.Periodic {
+		return []troupe.Periodic{{Name: "n", Cron: "@yearly", Class: class, Queue: queue}}
+	}
+	for name, tt := range map[string]struct {
+		cfg  actors.Config
+		want []string
+	}{
+		"no tag":           {actors.Config{Registry: handled("C"), Periodic: entry("C", "")}, []string{untagged}},
+		"a tag":            {actors.Config{Registry: handled("C"), Periodic: entry("C", ""), PeriodicTag: "app"}, nil},
+		"another queue":    {actors.Config{Registry: handled("C"), Periodic: entry("C", "low"), PeriodicTag: "app"}, []string{untaken}},
+		"a queue of Args":  {actors.Config{Registry: handled("C"), Periodic: []troupe.Periodic{{Name: "n", Cron: "@yearly", Args: low{}}}, PeriodicTag: "app"}, []string{untaken}},
+		"its queue":        {actors.Config{Registry: handled("C"), Periodic: entry("C", "low"), PeriodicTag: "app", Queues: actors.Strict{"low"}}, nil},
+		"no handler":       {actors.Config{Registry: handled("C"), Periodic: entry("Nobody", ""), PeriodicTag: "app"}, []string{unknown}},
+		"elsewhere":        {actors.Config{Registry: handled("C"), Periodic: entry("Nobody", "low"), PeriodicTag: "app"}, []string{untaken}},
+		"a handler of all": {actors.Config{Registry: handled(troupe.AnyClass), Periodic: entry("Nobody", ""), PeriodicTag: "app"}, nil},
+		"left to others": {actors.Config{
+			Registry: handled("C"), Periodic: entry("Nobody", ""), PeriodicTag: "app", Capsules: []actors.Capsule{{Unknown: actors.Unknown{Leave: true}}},
+		}, nil},
+		"of Active Job": {actors.Config{
+			Registry: handled("C"), PeriodicTag: "app", Periodic: []troupe.Periodic{{Name: "n", Cron: "@yearly", Class: "Nobody", ActiveJob: true}},
+		}, nil},
+		"no handlers":             {actors.Config{Registry: new(troupe.Registry)}, []string{empty}},
+		"no handlers, and a way":  {actors.Config{Registry: new(troupe.Registry), Capsules: []actors.Capsule{{Unknown: actors.Unknown{Queue: "ruby"}}}}, nil},
+		"no handlers, one's tick": {actors.Config{Registry: new(troupe.Registry), Periodic: entry("Nobody", "")}, []string{empty, unknown, untagged}},
+	} {
+		log := new(harness.Buffer)
+		tt.cfg.Redis, tt.cfg.Logger = testkit.NewMemory(t).Client, zerolog.New(log)
+		d, err := actors.New(tt.cfg)
+		harness.OK(t, err)
+		harness.OK(t, d.Start(ctx))
+		_, err = d.Stop(ctx)
+		harness.OK(t, err)
+		for _, text := range []string{untagged, untaken, unknown, empty} {
+			want := 0
+			if slices.Contains(tt.want, text) {
+				want = 1
+			}
+			if n := log.Count(text); n != want {
+				t.Errorf("%s: told %d times, want %d: %s", name, n, want, text)
+			}
+		}
+	}
+}
+
+type low struct{}
+
+func (low) Class() string            { return "C" }
+func (low) Defaults() troupe.Options { return troupe.Options{Queue: "low"} }

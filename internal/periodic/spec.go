@@ -40,6 +40,19 @@ func Check(p troupe.Periodic, zone *time.Location) error {
 	return err
 }
 
+// Target is the class of the jobs of p, and their queue; both are "" where Check has a fault of p.
+func Target(p troupe.Periodic) (class, queue string) {
+	class, _, message, err := messageOf(p)
+	if err != nil {
+		return "", ""
+	}
+	made, err := troupe.ParsePayload(message)
+	if err != nil {
+		return "", ""
+	}
+	return class, made.Queue()
+}
+
 func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error) {
 	switch {
 	case p.Name == "" || !utf8.ValidString(p.Name):
