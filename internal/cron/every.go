@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,7 +38,7 @@ func every(text string) (interval time.Duration, line string, err error) {
 			}
 		}
 	} else if interval, err = time.ParseDuration(said[1]); err != nil {
-		return 0, "", nil // a text of another kind
+		return 0, "", withZone(text)
 	}
 	if interval < time.Second || interval%time.Second != 0 || interval > longestInterval {
 		return 0, "", fmt.Errorf("interval %q: want whole seconds, from 1 second to 366 days", said[1])
@@ -62,4 +63,22 @@ func step(interval, unit, whole time.Duration) string {
 		return "0"
 	}
 	return fmt.Sprintf("*/%d", interval/unit)
+}
+
+// withZone is the fault of an interval with a zone behind it; nil of any other text.
+func withZone(text string) error {
+	at := strings.LastIndexAny(text, " \t")
+	alone, zone := strings.TrimRight(text[:at], " \t"), text[at+1:]
+	interval, line, err := every(alone)
+	if err != nil || interval == 0 {
+		return nil //nolint:nilerr // the interval is none, so this is a text of another kind
+	}
+	if _, err := Zone(zone); err != nil {
+		return nil //nolint:nilerr // the same
+	}
+	want := strconv.Quote(alone)
+	if line != "" {
+		want += fmt.Sprintf(", or the line %q", line+" "+zone)
+	}
+	return fmt.Errorf("interval %q with zone %s: an interval has no zone; want %s", alone, zone, want)
 }
