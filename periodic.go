@@ -1,5 +1,7 @@
 package troupe
 
+import "time"
+
 // Periodic is a job that is pushed at each tick of a cron line: once a tick in the whole fleet,
 // whoever of its processes lives. It is kept in Redis as sidekiq-cron keeps its jobs, so that
 // Ruby's page and poller have it, too. docs/periodic.md tells all of it.
@@ -40,7 +42,7 @@ type Periodic struct {
 	Disabled bool
 
 	// DateArg adds the time of the push in seconds to the arguments, as date_as_argument does in
-	// Ruby. The tick itself is in the job's field troupe_tick.
+	// Ruby. Tick has the tick itself.
 	DateArg bool
 
 	// ActiveJob wraps the job as Rails does, for Ruby to run; its queue is then QueuePrefix,
@@ -58,3 +60,11 @@ const (
 	MissedLast Missed = "last" // one job for all
 	MissedAll  Missed = "all"  // one job for each
 )
+
+// Tick is the tick of a Periodic for which p was pushed; false if it was pushed otherwise, or by Ruby.
+// However late a job runs, and however often, its tick is the same.
+func Tick(p *Payload) (time.Time, bool) {
+	text, _ := p.String("troupe_tick")
+	at, err := time.Parse(time.RFC3339, text)
+	return at, err == nil
+}

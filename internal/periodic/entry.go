@@ -191,7 +191,7 @@ func (e *Entry) Job(tick, at time.Time, form troupe.Timestamps) (*troupe.Payload
 	return p, nil
 }
 
-// The fields of a job that name its entry and its tick. A job that was pushed beside the ticks has none.
+// The fields of a job that name its entry and its tick, which troupe.Tick reads. A job that was pushed beside the ticks has none.
 const (
 	nameField = "troupe_periodic"
 	TickField = "troupe_tick"
@@ -200,8 +200,7 @@ const (
 // Origin is the entry, and the tick, that a job says it comes from: "" and the zero Time if it says none.
 func Origin(p *troupe.Payload) (name string, tick time.Time) {
 	name, _ = p.String(nameField)
-	text, _ := p.String(TickField)
-	tick, _ = time.Parse(markForm, text)
+	tick, _ = troupe.Tick(p)
 	return name, tick
 }
 

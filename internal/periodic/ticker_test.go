@@ -71,9 +71,9 @@ func (r *rig) pushed(t *testing.T, queue string) (ticks []string) {
 	t.Helper()
 	for _, raw := range slices.Backward(harness.Must(r.rdb.LRange(t.Context(), keys.Queue(queue), 0, -1).Result())(t)) {
 		p := harness.Must(troupe.ParsePayload([]byte(raw)))(t)
-		at, _ := p.String(periodic.TickField)
-		_, rest, _ := strings.Cut(at, "T")
-		ticks = append(ticks, p.Class()+" "+strings.TrimSuffix(rest, "Z"))
+		at, ok := troupe.Tick(p)
+		harness.Equal(t, "has a tick", ok, true)
+		ticks = append(ticks, p.Class()+" "+at.UTC().Format(time.TimeOnly))
 	}
 	return ticks
 }
