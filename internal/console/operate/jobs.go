@@ -1,11 +1,8 @@
 package operate
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -18,9 +15,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
-	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -48,173 +43,6 @@ func setOf(s *cli.Session, name string, more ...string) (*inspect.JobSet, error)
 		return set, nil
 	}
 	return nil, cli.Exitf(cli.Fault, "got %q, expected %s", name, words.OneOf(name, append(slices.Clone(bulk.Sets), more...)...))
-}
-
-// filterFlags are the flags of a filter.
-type filterFlags struct {
-	filter                                                       bulk.Filter
-	since, until, whenSince, whenUntil, failedSince, failedUntil string
-}
-
-func (f *filterFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.filter.Text, "text", "", "only jobs with this text in the class, the jid, the error or the arguments as they are shown")
-	s.StringVar(&f.filter.Class, "class", "", "only jobs of this class")
-	s.StringVar(&f.filter.Queue, "queue", "", "only jobs of this queue")
-	s.StringVar(&f.filter.Error, "error", "", "only jobs that failed with this text in the error")
-	s.StringVar(&f.filter.Tag, "tag", "", "only jobs with this tag")
-	s.StringVar(&f.failedSince, "failed-since", "", "only jobs that have failed since, the last time: a time, or a span back like 1h")
-	s.StringVar(&f.failedUntil, "failed-until", "", "only jobs whose last failure is before")
-	s.StringVar(&f.whenSince, "when-since", "", "only jobs whose WHEN (next try, due, death, push or start) is not before; of retry and scheduled a span is one ahead")
-	s.StringVar(&f.whenUntil, "when-until", "", "only jobs whose WHEN is before")
-	for name, to := range map[string]*string{"since": &f.since, "until": &f.until} {
-		s.StringVar(to, name, "", "")
-		_ = s.MarkDeprecated(name, "it means WHEN, of a retry its next try: use --failed-"+name+" or --when-"+name)
-	}
-}
-
-// read is the filter of the jobs of a set, a queue or those that run.
-func (f *filterFlags) read(s *cli.Session, of string, now time.Time) (filter bulk.Filter, err error) {
-	filter = f.filter
-	filter.Mask = s.Mask
-	filter.Args = func(r *inspect.JobRecord, _ *inspect.JobSummary) json.RawMessage { return s.Mask.Summary(r).Args }
-	when := bulk.ParseTime
-	if of == "retry" || of == "scheduled" {
-		when = bulk.ParseFuture
-	}
-	for _, t := range []struct {
-		flag, text string
-		to         *time.Time
-		parse      func(string, time.Time) (time.Time, error)
-	}{
-		{"--since", f.since, &filter.Since, bulk.ParseTime}, {"--until", f.until, &filter.Until, bulk.ParseTime},
-		{"--when-since", f.whenSince, &filter.Since, when}, {"--when-until", f.whenUntil, &filter.Until, when},
-		{"--failed-since", f.failedSince, &filter.FailedSince, bulk.ParseTime}, {"--failed-until", f.failedUntil, &filter.FailedUntil, bulk.ParseTime},
-	} {
-		if t.text == "" {
-			continue
-		}
-		if *t.to, err = t.parse(t.text, now); err != nil {
-			return filter, fmt.Errorf("%s: %w", t.flag, err)
-		}
-	}
-	return filter, nil
-}
-
-// job is a row of a list of jobs.
-type job struct {
-	When  *time.Time      `json:"when"`            // due, of death, since when it waits or runs
-	Score string          `json:"score,omitempty"` // in a set where that is no time
-	Class string          `json:"class"`
-	JID   string          `json:"jid"`
-	Queue string          `json:"queue"`
-	Tries int             `json:"tries"` // failures so far
-	Error string          `json:"error,omitempty"`
-	Args  json.RawMessage `json:"args"`
-	Tags  []string        `json:"tags,omitempty"`
-
-	Progress *explain.Progress `json:"progress,omitempty"` // of an iterable job that has begun
-}
-
-// moment is a time in JSON, nil for none.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
-// jobTable prints jobs. How far those have come that are iterable it asks Redis for many at once.
-type jobTable struct {
-	ctx context.Context //nolint:containedctx // of the one list
-	s   *cli.Session
-	*cli.Table
-	waiting []jobRow // that are not printed yet
-	err     error    // the first one
-}
-
-// jobRow is a job that is to be printed.
-type jobRow struct {
-	when  time.Time
-	score float64
-	*inspect.JobRecord
-}
-
-// atOnce is how many rows are printed at once.
-const atOnce = 100
-
-func newJobTable(ctx context.Context, s *cli.Session) *jobTable {
-	t := &jobTable{ctx: ctx, s: s}
-	if !s.JSON {
-		t.Table = s.Table("WHEN", "CLASS", "JID", "QUEUE", "TRY", "ERROR", "ARGS", "PROGRESS")
-	}
-	return t
-}
-
-// widest is how many characters of an error or of arguments stand in a table.
-const widest = 80
-
-func (t *jobTable) row(when time.Time, score float64, r *inspect.JobRecord) {
-	if t.waiting = append(t.waiting, jobRow{when, score, r}); len(t.waiting) == atOnce {
-		t.print()
-	}
-}
-
-// print prints the rows that wait.
-func (t *jobTable) print() {
-	jids := make([]string, len(t.waiting))
-	for i, r := range t.waiting {
-		jids[i] = r.JID
-	}
-	its, err := t.s.Inspector.Iterations(t.ctx, jids...)
-	if t.err = cmp.Or(t.err, err); t.err == nil {
-		for i, r := range t.waiting {
-			t.one(r.when, r.score, r.JobRecord, explain.ProgressOf(&its[i], t.s.Mask))
-		}
-	}
-	t.waiting = t.waiting[:0]
-}
-
-func (t *jobTable) one(when time.Time, score float64, r *inspect.JobRecord, progress *explain.Progress) {
-	sum := t.s.Mask.Summary(r)
-	args := sum.Args
-	message := strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")
-	if t.s.JSON {
-		row := job{When: moment(when), Class: sum.Class, JID: r.JID, Queue: r.Queue, Tries: r.Payload.Failures(), Error: message, Args: args, Tags: sum.Tags, Progress: progress}
-		if when.IsZero() && score != 0 {
-			row.Score = strings.TrimPrefix(scores.Words(score), "score ")
-		}
-		if row.Args == nil {
-			row.Args = json.RawMessage("null")
-		}
-		t.err = cmp.Or(t.err, t.s.PrintJSON(row)) // Flush tells
-		return
-	}
-	moment := words.At(when)
-	if when.IsZero() && score != 0 {
-		moment = scores.Words(score)
-	}
-	fields := []string{moment, shorten(sum.Class), shorten(r.JID), shorten(r.Queue), number(r.Payload.Failures()), shorten(message), shorten(string(args))}
-	if progress != nil || t.s.Terminal { // few jobs have one: into a pipe it is no field that is always empty
-		fields = append(fields, shorten(progress.String()))
-	}
-	t.Row(fields...)
-}
-
-// Flush prints what is left.
-func (t *jobTable) Flush() error {
-	t.print()
-	if t.Table == nil || t.err != nil {
-		return t.err
-	}
-	return t.Table.Flush()
-}
-
-func shorten(text string) string {
-	if r := []rune(text); len(r) > widest {
-		return string(r[:widest]) + "…"
-	}
-	return text
 }
 
 func listCommand(files cli.Files) *cobra.Command {
@@ -320,39 +148,4 @@ func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r 
 		}
 	}
 	return nil
-}
-
-// cancelled is what --json shows of a job that was cancelled.
-type cancelled struct {
-	JID     string        `json:"jid"`
-	Place   inspect.Place `json:"place"`
-	Queue   string        `json:"queue"`
-	Process string        `json:"process"`
-	Deleted bool          `json:"deleted"`
-}
-
-func cancelCommand(files cli.Files) *cobra.Command {
-	return spec{
-		use: "cancel JID", short: "Cancel a job, wherever it is", args: cli.Args(1, 1), change: "cancelling a job",
-		long: `Cancel deletes a job that waits in a queue, is scheduled or is to be retried, and says where it
-was. Of a job that runs in a process of troupe it ends the context, with the cause
-troupe.ErrCancelled. What becomes of that is its handler's affair: one that returns the error is
-retried, one that ignores it goes on and is shown as unresponsive. In a process of Ruby only
-iterable jobs can be cancelled; they end within some seconds. An iterable job that has begun and
-waits ends when it runs next, so that its OnCancel runs.`,
-		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			s.About([]string{"jobs", args[0], "cancel"}, args[0])
-			call, stop := context.WithTimeout(ctx, replyTime)
-			defer stop()
-			found, err := s.Inspector.Cancel(call, args[0])
-			switch {
-			case errors.As(err, new(*inspect.RefusedError)):
-				return &cli.ExitError{Code: cli.Refused, Err: err}
-			case errors.Is(err, inspect.ErrNoReply):
-				return &cli.ExitError{Code: cli.Partly, Err: err}
-			}
-			shown := cancelled{JID: args[0], Place: found.Place, Queue: found.Queue, Process: found.Process, Deleted: found.Deleted}
-			return said(s, err, shown, "cancelled %s: %s", args[0], found)
-		},
-	}.command(files)
 }
