@@ -61,16 +61,26 @@ var capsuleSettings = readers[capsule]{
 // capsules reads Sidekiq's form, a map by name, or a list of maps with a name.
 func (p *parse) capsules(n *node, field string) []capsule {
 	var out []capsule
+	p.named(n, field, "capsule", "a map with name, concurrency and queues", reservedNames, func(name string, n *node, field string) {
+		out = append(out, p.capsule(name, n, field))
+	})
+	return out
+}
+
+// named reads a map by name, or a list of maps of this form. Each has a name of its own, and none that is reserved.
+func (p *parse) named(n *node, field, what, form string, reserved []string, each func(name string, n *node, field string)) {
+	seen := map[string]bool{}
 	add := func(name string, n *node, field string) {
 		switch {
 		case !capsuleName.MatchString(name):
 			p.fault(n.line, field, fmt.Sprintf("named %q", clip(name)), "a name of letters, digits and _ . : -")
-		case slices.Contains(reservedNames, name):
+		case slices.Contains(reserved, name):
 			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that is not the daemon's own")
-		case slices.ContainsFunc(out, func(c capsule) bool { return c.Name == name }):
-			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that no other capsule has")
+		case seen[name]:
+			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that no other "+what+" has")
 		}
-		out = append(out, p.capsule(name, n, field))
+		seen[name] = true
+		each(name, n, field)
 	}
 	switch n.kind {
 	case null:
@@ -82,28 +92,27 @@ func (p *parse) capsules(n *node, field string) []capsule {
 		for i, item := range n.items {
 			at := fmt.Sprintf("%s[%d]", field, i)
 			if item.kind != mapping {
-				p.bad(item, at, "a map with name, concurrency and queues")
+				p.bad(item, at, form)
 				continue
 			}
-			at, name := p.nameOf(item, at)
+			at, name := p.nameOf(item, field, at)
 			add(name, item, at)
 		}
 	default:
-		p.bad(n, field, "a map of capsules by name, or a list of them")
+		p.bad(n, field, "a map of "+what+"s by name, or a list of them")
 	}
-	return out
 }
 
-// nameOf returns the capsule's name and a field that shows it.
-func (p *parse) nameOf(n *node, field string) (at, name string) {
+// nameOf returns the name of an entry of a list, and a field that shows it.
+func (p *parse) nameOf(n *node, list, at string) (field, name string) {
 	for _, e := range n.entries {
 		if e.key == "name" && e.value.kind == scalar && e.value.text != "" {
 			name = e.value.plain()
-			return "capsules." + name, name
+			return list + "." + name, name
 		}
 	}
-	p.fault(n.line, field+".name", "missing", "a name")
-	return field, "unnamed"
+	p.fault(n.line, at+".name", "missing", "a name")
+	return at, "unnamed"
 }
 
 func (p *parse) capsule(name string, n *node, field string) capsule {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -31,34 +30,9 @@ func shardKeys() []string { return []string{"capsules", "concurrency", "queues",
 // shards reads a map by name, or a list of maps with a name.
 func (p *parse) shards(n *node, field string) []shardEntry {
 	var out []shardEntry
-	add := func(name string, n *node, field string) {
-		switch {
-		case !capsuleName.MatchString(name):
-			p.fault(n.line, field, fmt.Sprintf("named %q", clip(name)), "a name of letters, digits and _ . : -")
-		case slices.ContainsFunc(out, func(s shardEntry) bool { return s.Name == name }):
-			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that no other shard has")
-		}
+	p.named(n, field, "shard", "a map with name, redis, and queues or capsules", nil, func(name string, n *node, field string) {
 		out = append(out, p.shard(name, n, field))
-	}
-	switch n.kind {
-	case null:
-	case mapping:
-		for _, e := range n.entries {
-			add(e.key, e.value, field+"."+e.key)
-		}
-	case list:
-		for i, item := range n.items {
-			name := ""
-			for _, e := range item.entries {
-				if e.key == "name" && e.value.kind == scalar {
-					name = e.value.plain()
-				}
-			}
-			add(name, item, fmt.Sprintf("%s[%d]", field, i))
-		}
-	default:
-		p.bad(n, field, "a map of shards by name, or a list of them")
-	}
+	})
 	return out
 }
 
