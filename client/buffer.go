@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -162,7 +163,7 @@ func (b *buffer) run() {
 			try = 0
 			continue
 		}
-		d := min(flushMin<<min(try, 10), flushMax)
+		d := jitter.Doubled(flushMin, flushMax, try)
 		try++
 		timer := time.NewTimer(d/2 + rand.N(d/2)) // half of it random: a fleet is not to come back in step
 		select {

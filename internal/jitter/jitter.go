@@ -40,6 +40,15 @@ func (s Seed) add(text string) Seed {
 	return s
 }
 
+// Doubled returns first doubled n times, and most if that is less. A first of 0 stays 0.
+func Doubled(first, most time.Duration, n int) time.Duration {
+	d := first
+	for i := 0; i < n && 0 < d && d < most; i++ {
+		d *= 2
+	}
+	return min(d, most)
+}
+
 // Half returns d less a random part of its second half.
 func Half(d time.Duration, identity, what string) time.Duration {
 	return d/2 + time.Duration(Rand(identity, what).Float64()*float64(d)/2)

@@ -53,3 +53,16 @@ func TestHalfIsSpreadOverTheSecondHalf(t *testing.T) {
 		}
 	})
 }
+
+func TestDoubledStopsAtItsMost(t *testing.T) {
+	for n, want := range map[int]time.Duration{0: 3, 1: 6, 2: 12, 3: 20, 4: 20, 1 << 40: 20, -1: 3} {
+		if got := jitter.Doubled(3, 20, n); got != want {
+			t.Errorf("3 doubled %d times is %d, expected %d", n, got, want)
+		}
+	}
+	for first, want := range map[time.Duration]time.Duration{0: 0, 30: 20} {
+		if got := jitter.Doubled(first, 20, 1<<40); got != want {
+			t.Errorf("%d doubled is %d, expected %d", first, got, want)
+		}
+	}
+}

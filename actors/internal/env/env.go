@@ -41,7 +41,7 @@ func Within(ctx context.Context) (context.Context, context.CancelFunc) {
 // Pause waits between two tries: 100 ms doubled up to 2 s, half of it random, so that a
 // fleet does not come back in step. False when ctx ended. what names who waits.
 func (e *Env) Pause(ctx context.Context, what string, try int) bool {
-	wait := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
+	wait := jitter.Doubled(100*time.Millisecond, 2*time.Second, try)
 	t := time.NewTimer(jitter.Half(wait, e.Identity, what))
 	defer t.Stop()
 	select {

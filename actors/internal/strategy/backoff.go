@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -19,11 +20,7 @@ func wait(b supervisor.Backoff, n int) time.Duration {
 	if limit <= 0 {
 		limit = maxBackoff
 	}
-	d := b.Min
-	for i := 2; i < n && d < limit; i++ {
-		d *= 2
-	}
-	d = min(d, limit)
+	d := jitter.Doubled(b.Min, limit, n-2)
 	if j := min(max(b.Jitter, 0), 1); j > 0 {
 		d -= time.Duration(j * rand.Float64() * float64(d))
 	}
