@@ -106,6 +106,9 @@ func (s *Store) read(ctx context.Context, space string, names []string) (all []*
 		}
 		if e.Fault == nil {
 			e.Next = e.line.Next(time.Now())
+			if e.ahead(time.Now()) {
+				e.Next = e.line.Next(e.Mark)
+			}
 		}
 		all = append(all, e)
 	}

@@ -275,3 +275,51 @@ func TestCheck(t *testing.T) {
 		harness.ErrorHas(t, p.Name, periodic.Check(p, time.UTC), want)
 	}
 }
+
+// The clock of Redis jumps by an hour, and back: each tick is pushed once, those that have been do not come again,
+// and while it is behind them the entry says so.
+func TestAJumpOfTheClock(t *testing.T) {
+	for missed, wants := range map[troupe.Missed]map[time.Duration][]int{ // jobs before, after the jump, after that back, and at last
+		troupe.MissedSkip: {time.Hour: {4, 9, 9, 24}, -time.Hour: {4, 4, 9, 79}},
+		troupe.MissedAll:  {time.Hour: {4, 69, 69, 84}, -time.Hour: {4, 4, 14, 84}},
+	} {
+		for jump, want := range wants {
+			t.Run(fmt.Sprint(missed, " ", jump), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, r *rig) {
+					var skew time.Duration
+					runFor := func(d time.Duration) {
+						t.Helper()
+						for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+							r.mem.SetTime(time.Now().Add(skew))
+							r.Stale() // SetTime stops the clock of Redis between two calls
+							_, err := r.Step(t.Context())
+							harness.OK(t, err)
+						}
+					}
+					time.Sleep(2 * time.Hour)
+					r.mem.SetTime(time.Now())
+					r.save(t, troupe.Periodic{Name: "n", Cron: "* * * * *", Class: "C", Missed: missed, MissedMax: 1000})
+					var counts []int
+					for _, skew = range []time.Duration{0, jump, 0} {
+						runFor(5 * time.Minute)
+						counts = append(counts, len(r.pushed(t, "default")))
+					}
+					e := harness.Must(r.Store.Find(t.Context(), "n", ""))(t)
+					if why := e.Why(time.Now()); strings.Contains(why, "is done already: some clock was ahead") != (jump > 0) || e.Next.Before(e.Mark) {
+						t.Errorf("after the jump back it says %q, its next tick is %s", why, e.Next)
+					}
+					skew = 0
+					runFor(70 * time.Minute)
+					pushed := r.pushed(t, "default")
+					counts = append(counts, len(pushed))
+					harness.EqualList(t, "jobs", counts, want)
+					for i, tick := range pushed {
+						if slices.Contains(pushed[:i], tick) {
+							t.Errorf("%s twice", tick)
+						}
+					}
+				})
+			})
+		}
+	}
+}

@@ -21,6 +21,8 @@ func (e *Entry) Why(now time.Time) string {
 		return "its line has no tick any more"
 	}
 	switch last := e.Last; {
+	case e.ahead(now):
+		return fmt.Sprintf("its tick of %s is done already: some clock was ahead, and it rests until then", at(e.Mark))
 	case e.unattended(now):
 		return fmt.Sprintf("nobody has dealt with its tick of %s: no daemon leads the scheduler, or the line is not read there", at(e.waits(now)))
 	case last == nil || !last.At.Equal(e.Mark):
@@ -36,6 +38,10 @@ func (e *Entry) Why(now time.Time) string {
 	}
 	return ""
 }
+
+// ahead reports whether e has had a tick that is to come: the clock of Redis, or of a process of Ruby, has
+// been set back since.
+func (e *Entry) ahead(now time.Time) bool { return e.Mark.Sub(now) > time.Minute }
 
 // Stuck reports whether e pushes nothing although it is enabled: it cannot be carried out, or nobody
 // deals with its ticks.

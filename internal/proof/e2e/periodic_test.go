@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,10 +11,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // periodicConfig has a periodic job for people who write no Go. %s is a file.
@@ -118,4 +121,105 @@ periodic:
 		t.Errorf("the good one is told:\n%s", text)
 	}
 	harness.Equal(t, "entries that are written", rdb.Exists(t.Context(), "cron_jobs:default", "cron_jobs").Val(), 0)
+}
+
+// An old leader that stood still pushes nothing when it wakes: each tick has one job. When somebody wipes Redis the
+// entries are there again.
+func TestPeriodicJobsOfAPausedLeader(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	const file = `
+log: json
+queues: [nothing]
+handlers: {Tick: {builtin: noop}}
+periodic: {t: {cron: "* * * * * * UTC", class: Tick, queue: sink, missed: all}}
+`
+	pushed := func() (ticks []string) {
+		for _, raw := range rdb.LRange(t.Context(), "queue:sink", 0, -1).Val() {
+			tick, _ := parsed(t, raw).String("troupe_tick")
+			ticks = append(ticks, tick)
+		}
+		return ticks
+	}
+	grows := func(what string) {
+		t.Helper()
+		n := len(pushed())
+		testkit.Await(t, what, func() bool { return len(pushed()) >= n+3 })
+	}
+	all := map[string]*chaos.Process{}
+	for range 2 {
+		p := daemon(t, server.URL(0), file)
+		all[p.Ready()] = p
+	}
+	leader := ""
+	testkit.Await(t, "one leads", func() bool { leader = rdb.Get(t.Context(), keys.Poller).Val(); return all[leader] != nil })
+	grows("it pushes")
+	all[leader].Pause()
+	testkit.Await(t, "another leads", func() bool {
+		now := rdb.Get(t.Context(), keys.Poller).Val()
+		return now != leader && all[now] != nil
+	})
+	grows("that pushes")
+	all[leader].Resume()
+	grows("both are there")
+	seen := map[string]bool{}
+	for _, tick := range pushed() {
+		if seen[tick] {
+			t.Errorf("%s has two jobs", tick)
+		}
+		seen[tick] = true
+	}
+	marks := rdb.ZRange(t.Context(), "cron_job:default:t:enqueued", 1, -1).Val() // the first is from before it was written
+	for i, mark := range marks {
+		if !seen[mark] && i < len(marks)-1 {
+			t.Errorf("%s has a mark and no job", mark)
+		}
+	}
+
+	harness.OK(t, rdb.FlushAll(t.Context()).Err())
+	testkit.Await(t, "the entry is there again", func() bool { return rdb.HGet(t.Context(), "cron_job:default:t", "klass").Val() == "Tick" })
+	grows("it pushes again")
+}
+
+// During a deploy the old and the new processes run side by side: what the new configuration says holds, and the old
+// process takes nothing back. Entries of people and of another tag stay.
+func TestPeriodicJobsDuringADeploy(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	const head = "\nlog: json\nqueues: [nothing]\nhandlers: {C: {builtin: noop}}\n"
+	crons := func() map[string]string {
+		all := map[string]string{}
+		for _, key := range rdb.SMembers(t.Context(), "cron_jobs:default").Val() {
+			all[rdb.HGet(t.Context(), key, "name").Val()] = rdb.HGet(t.Context(), key, "cron").Val()
+		}
+		return all
+	}
+	written := func(want map[string]string) {
+		t.Helper()
+		testkit.Await(t, fmt.Sprintf("the entries are %v", want), func() bool { return maps.Equal(crons(), want) })
+	}
+	add := procs.Troupe(t, nil, "periodic", "add", "people's", "C", "--cron", "0 1 1 1 * UTC", "--redis", url)
+	harness.Equal(t, "troupe periodic add", add.Exit(soon), 0)
+	daemon(t, url, head+`tag: other
+periodic: {theirs: {cron: "0 2 1 1 * UTC", class: C}}
+`)
+	old := daemon(t, url, head+`tag: shop
+periodic:
+  gone: {cron: "0 3 1 1 * UTC", class: C}
+  kept: {cron: "0 4 1 1 * UTC", class: C}
+`)
+	all := map[string]string{"people's": "0 1 1 1 * UTC", "theirs": "0 2 1 1 * UTC", "gone": "0 3 1 1 * UTC", "kept": "0 4 1 1 * UTC"}
+	written(all)
+	daemon(t, url, head+`tag: shop
+periodic:
+  kept: {cron: "0 5 1 1 * UTC", class: C}
+  new: {cron: "0 6 1 1 * UTC", class: C}
+`)
+	delete(all, "gone")
+	all["kept"], all["new"] = "0 5 1 1 * UTC", "0 6 1 1 * UTC"
+	written(all)
+	old.AwaitLog("another process with this tag has other periodic jobs: a newer release, or one that needs a tag of its own")
+	harness.Equal(t, "after the old one has looked", maps.Equal(crons(), all), true)
 }
