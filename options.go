@@ -53,7 +53,8 @@ type Options struct {
 	// have a time of its own: client.ExpireAt.
 	ExpireAfter time.Duration
 
-	// RetryIn chooses the wait before the next attempt. attempt is the one that has failed, 1 at
+	// RetryIn chooses the wait before the next attempt, to which 0 to 10·attempt seconds of jitter are
+	// added, as by Sidekiq; to a wait of Exactly nothing is added. attempt is the one that has failed, 1 at
 	// the first failure (Job.Attempt); p is the stored payload with the fields of this failure.
 	RetryIn func(attempt int, err error, p *Payload) Delay
 

@@ -25,7 +25,7 @@ var (
 )
 
 // OutcomeError is what a handler asks for beside plain success or failure. Make one with
-// Discard, Kill, RetryIn, Park or MoveTo; read one with errors.As. Without Discard, Kill, Park and
+// Discard, Kill, RetryIn, RetryExactly, Park or MoveTo; read one with errors.As. Without Discard, Kill, Park and
 // Move the job has failed and is retried after Delay.
 type OutcomeError struct {
 	Discard bool // not stored anywhere; death handlers run
@@ -35,6 +35,7 @@ type OutcomeError struct {
 
 	Queue string        // bare name, of Move
 	Delay time.Duration // of a retry: what to wait, before jitter; of Park: exactly
+	Exact bool          // of a retry: without jitter
 	Err   error         // the reason; may be nil
 }
 
@@ -63,10 +64,15 @@ func Discard(err error) error { return &OutcomeError{Discard: true, Err: err} }
 // Kill sends the job straight to the dead set. err may be nil.
 func Kill(err error) error { return &OutcomeError{Kill: true, Err: err} }
 
-// RetryIn retries the job after d plus jitter, counted like any other retry.
-// err may be nil; d <= 0 means the default delay.
+// RetryIn retries the job after d plus a jitter of 0 to 10·attempt seconds, as by Sidekiq, counted
+// like any other retry. err may be nil; d <= 0 means the default delay.
 func RetryIn(d time.Duration, err error) error {
 	return &OutcomeError{Delay: d, Err: err}
+}
+
+// RetryExactly is RetryIn without jitter.
+func RetryExactly(d time.Duration, err error) error {
+	return &OutcomeError{Delay: d, Exact: true, Err: err}
 }
 
 // Park puts the job off by d: it goes into the schedule set as it is and from

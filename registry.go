@@ -55,8 +55,25 @@ func (e Entry) Chain(outer ...Middleware) (Handler, error) {
 }
 
 // Delay is the answer of a RetryIn callback: above 0 a wait, to which jitter is
-// added; KillDelay; DiscardDelay; anything else is the default wait.
+// added; a wait of Exactly; KillDelay; DiscardDelay; anything else is the default wait. The jitter is
+// Sidekiq's: 0 to 10·attempt seconds, so that jobs which failed together do not come back together.
 type Delay time.Duration
+
+// Exactly is the wait d without jitter; that of 0 or less is the default wait, with jitter.
+func Exactly(d time.Duration) Delay {
+	if d <= 0 {
+		return 0
+	}
+	return exact | Delay(d)
+}
+
+// exact marks a Delay of Exactly: as a wait it would be 146 years.
+const exact Delay = 1 << 62
+
+// Wait is the wait that d asks for, and whether no jitter is added to it; 0 if it is none.
+func (d Delay) Wait() (wait time.Duration, exactly bool) {
+	return time.Duration(max(d&^exact, 0)), d >= exact
+}
 
 // Answers of a RetryIn callback that are no wait.
 const (

@@ -18,11 +18,11 @@
 //	"backtrace"          true: all lines are stored; N: the first N; absent or null:
 //	                     the class's Backtrace
 //	handler's error      troupe.Discard: dropped; troupe.Kill: exhausted now;
-//	                     troupe.RetryIn: its wait; troupe.Park: no failure at all,
+//	                     troupe.RetryIn, RetryExactly: its wait; troupe.Park: no failure at all,
 //	                     the same bytes wait in schedule
-//	class's RetryIn      the wait, KillDelay or DiscardDelay
+//	class's RetryIn      the wait, troupe.Exactly a wait, KillDelay or DiscardDelay
 //	wait                 count⁴ + 15 s, or what was asked for, plus a jitter below
-//	                     10·(count+1) s; count is 0 at the first failure
+//	                     10·(count+1) s unless it is exact; count is 0 at the first failure
 //	exhausted            the class's Exhausted is asked, then dead, death handlers run
 //
 // What Sidekiq would lose is kept: an odd "retry_count" counts as the number it

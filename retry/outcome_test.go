@@ -139,6 +139,32 @@ func TestRetryInOfTheClass(t *testing.T) {
 	}
 }
 
+// A wait that is exact has no jitter, whatever the number is that jitter is made of.
+func TestExactWaits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		edit func(*Failure)
+		wait float64
+	}{
+		"of the handler":  {func(f *Failure) { f.Err = troupe.RetryExactly(10*time.Second, boom) }, 10},
+		"of the class":    {func(f *Failure) { f.Options.RetryIn = answer(troupe.Exactly(90 * time.Minute)) }, 5400},
+		"of milliseconds": {func(f *Failure) { f.Options.RetryIn = answer(troupe.Exactly(time.Millisecond)) }, 0.001},
+		"of a century":    {func(f *Failure) { f.Options.RetryIn = answer(troupe.Exactly(876_000 * time.Hour)) }, 3_153_600_000},
+	} {
+		in := Failure{Raw: []byte(`{"class":"A","retry":5,"retry_count":1,"failed_at":1.5}`), FetchedFrom: "default", Err: boom}
+		tt.edit(&in)
+		for _, random := range []uint64{0, 1 << 63, math.MaxUint64} {
+			if d := (Policy{}).Decide(now, random, in); d.Outcome != Retry || d.Wait != tt.wait || len(d.CallbackErrs) > 0 {
+				t.Errorf("%s: %v after %v s, want %v: %v", name, d.Outcome, d.Wait, tt.wait, d.CallbackErrs)
+			}
+		}
+	}
+	for _, none := range []troupe.Delay{troupe.Exactly(0), troupe.Exactly(-time.Hour)} {
+		if d := decide(t, `{"retry":5}`, func(f *Failure) { f.Options.RetryIn = answer(none) }); d.Wait < 15 || len(d.CallbackErrs) > 0 {
+			t.Errorf("no wait is %v s: %v", d.Wait, d.CallbackErrs)
+		}
+	}
+}
+
 // checkedRetryIn answers 5 s if it is called as it should be.
 func checkedRetryIn(attempt int, err error, p *troupe.Payload) troupe.Delay {
 	if attempt != 3 || !errors.Is(err, boom) || get(p, "retry_count") != "2" || get(p, "error_message") != `"boom"` {

@@ -191,6 +191,9 @@ func (f *failure) decide(random uint64) Decision {
 	wait, spread := f.wait(random)
 	if asked.Delay > 0 {
 		wait = asked.Delay.Seconds()
+		if asked.Exact {
+			spread = 0
+		}
 	} else {
 		switch delay := f.askRetryIn(); {
 		case delay == troupe.KillDelay:
@@ -200,7 +203,10 @@ func (f *failure) decide(random uint64) Decision {
 			f.restore(text)
 			return f.discard()
 		case delay > 0:
-			wait = time.Duration(delay).Seconds()
+			d, exactly := delay.Wait()
+			if wait = d.Seconds(); exactly {
+				spread = 0
+			}
 		}
 	}
 	wait = min(wait+spread, maxWait)
