@@ -57,7 +57,11 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	if err != nil {
 		return nil, err
 	}
-	classes, err := run.Classes(d.cfg.Registry, cfg.Unknown.Queue, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...)
+	retryIn := d.cfg.RetryIn
+	if s.wire.Rules != nil { // those of another system
+		retryIn = nil
+	}
+	classes, err := run.Classes(d.cfg.Registry, cfg.Unknown.Queue, retryIn, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -133,6 +133,9 @@ type Config struct {
 	// MaxRetries is the number of retries of a job whose retry is true and whose
 	// class has no Retries; -1 means none: dead at the first failure.
 	MaxRetries int
+	// RetryIn is the troupe.Options.RetryIn of the classes that have none; nil is Sidekiq's wait. Jobs of
+	// another system, and those without a handler, wait by their own rules.
+	RetryIn func(attempt int, err error, p *troupe.Payload) troupe.Delay
 	// DeadMax and DeadTimeout bound the dead set.
 	DeadMax     int
 	DeadTimeout time.Duration

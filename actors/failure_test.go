@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -83,4 +84,33 @@ func TestAFailedJobIsStoredAsItWasFetched(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The wait of the daemon is for classes that have none of their own.
+func TestRetryInOfTheDaemon(t *testing.T) {
+	in := func(d time.Duration) func(int, error, *troupe.Payload) troupe.Delay {
+		return func(int, error, *troupe.Payload) troupe.Delay { return troupe.Exactly(d) }
+	}
+	fails := troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return errors.New("no") })
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Plain", fails)
+	troupe.HandleClass(&r, "Own", fails, troupe.Options{RetryIn: in(2 * time.Hour)})
+	testkit.Virtual(t, actors.Config{Registry: &r, RetryIn: in(time.Hour)}, func(t *testing.T, k *testkit.Kit) {
+		start := time.Now()
+		for _, class := range []string{"Plain", "Own", "Unknown"} {
+			k.PushClass(class, nil)
+		}
+		k.Await("all failed", func() bool { return size(t, k.Redis, "retry") == 3 })
+		for class, want := range map[string]time.Duration{"Plain": time.Hour, "Own": 2 * time.Hour, "Unknown": 15 * time.Second} {
+			for _, e := range k.Redis.ZRangeWithScores(t.Context(), "retry", 0, -1).Val() {
+				if !strings.Contains(e.Member.(string), `"`+class+`"`) {
+					continue
+				}
+				wait := time.Duration((e.Score - float64(start.UnixNano())/1e9) * 1e9)
+				if wait < want-time.Second || wait > want+15*time.Second {
+					t.Errorf("%s waits %v, want %v", class, wait, want)
+				}
+			}
+		}
+	})
 }

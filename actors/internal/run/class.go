@@ -21,9 +21,9 @@ type Class struct {
 }
 
 // Classes are the handlers of registry with mw around them, by class and alias. Jobs that are not in
-// the share of their class go to the queue elsewhere, unless the class names one. A middleware that makes
-// no handler is an error.
-func Classes(registry *troupe.Registry, elsewhere string, mw ...troupe.Middleware) (map[string]*Class, error) {
+// the share of their class go to the queue elsewhere, unless the class names one; base is for classes
+// without a RetryIn. A middleware that makes no handler is an error.
+func Classes(registry *troupe.Registry, elsewhere string, base func(int, error, *troupe.Payload) troupe.Delay, mw ...troupe.Middleware) (map[string]*Class, error) {
 	classes := map[string]*Class{}
 	for i, name := range registry.Classes() {
 		h, _ := registry.Lookup(name)
@@ -32,6 +32,9 @@ func Classes(registry *troupe.Registry, elsewhere string, mw ...troupe.Middlewar
 			return nil, err
 		}
 		class := &Class{name: name, handler: handler, options: h.Options, iterable: h.Iterable, index: 1 + 2*i}
+		if class.options.RetryIn == nil {
+			class.options.RetryIn = base
+		}
 		if percent, _ := h.Options.Take.Percent(); percent < 100 {
 			class.elsewhere = cmp.Or(h.Options.RestQueue, elsewhere)
 		}
