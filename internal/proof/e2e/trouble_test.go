@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
@@ -31,7 +34,8 @@ type site struct {
 }
 
 // With a real server in real trouble a daemon says once that it begins and once
-// that it ends, hardly uses the CPU, and settles what ended meanwhile.
+// that it ends, hardly uses the CPU, and settles what ended meanwhile. Each tick of
+// a periodic job has one job, those of the time of trouble, too.
 func TestARealRedisInTrouble(t *testing.T) {
 	t.Parallel()
 	for name, setup := range map[string]func(*testing.T) site{
@@ -43,7 +47,9 @@ func TestARealRedisInTrouble(t *testing.T) {
 			s := setup(t)
 			rec := newRecords(t)
 			s.spec.Records = rec.url
+			harness.OK(t, inspect.New(s.rdb).SavePeriodic(t.Context(), troupe.Periodic{Name: "t", Cron: "* * * * * * UTC", Class: "Tick", Queue: "sink", Missed: troupe.MissedAll}))
 			p := startWorker(t, s.spec)
+			testkit.Await(t, "it pushes at ticks", func() bool { return s.rdb.LLen(t.Context(), "queue:sink").Val() > 1 })
 			c := client.New(s.rdb)
 			var naps []string
 			for i, class := range []string{"Nap", "Nap", "NapFail", "NapFail"} {
@@ -72,6 +78,7 @@ func TestARealRedisInTrouble(t *testing.T) {
 				return where(t, s.rdb, naps[0]) == "" && where(t, s.rdb, naps[1]) == "" &&
 					where(t, s.rdb, naps[2]) == "dead" && where(t, s.rdb, naps[3]) == "retry" && len(private(t, s.rdb)) == 0
 			})
+			onceATick(t, s.rdb, time.Now())
 			if retry, dead := s.rdb.ZCard(t.Context(), "retry").Val(), s.rdb.ZCard(t.Context(), "dead").Val(); retry > 1 || dead != 1 {
 				t.Errorf("%d members of retry, %d of dead", retry, dead)
 			}
@@ -89,6 +96,27 @@ func TestARealRedisInTrouble(t *testing.T) {
 			t.Logf("%s: %v; CPU in 6 s: %s; downtime %v s", begins, first["error"], cpu, end[0]["downtime_s"])
 			p.Stop(soon)
 		})
+	}
+}
+
+// onceATick waits until the ticks up to a time have their jobs in the queue sink: each second one.
+func onceATick(t *testing.T, rdb redis.UniversalClient, until time.Time) {
+	t.Helper()
+	count := func() (seconds map[int64]int, first, last int64) {
+		seconds, first = map[int64]int{}, math.MaxInt64
+		for _, raw := range rdb.LRange(t.Context(), "queue:sink", 0, -1).Val() {
+			tick, _ := troupe.Tick(parsed(t, raw))
+			seconds[tick.Unix()]++
+			first, last = min(first, tick.Unix()), max(last, tick.Unix())
+		}
+		return seconds, first, last
+	}
+	testkit.Await(t, "the ticks have their jobs", func() bool { _, _, last := count(); return last >= until.Unix() })
+	seconds, first, last := count()
+	for s := first; s <= last; s++ {
+		if seconds[s] != 1 {
+			t.Errorf("the tick of %s has %d jobs", time.Unix(s, 0).UTC().Format(time.TimeOnly), seconds[s])
+		}
 	}
 }
 
