@@ -15,11 +15,11 @@ import (
 
 // beats is the durable half of the heartbeat actor.
 type beats struct {
-	turn    chan struct{} // held by whoever talks to Redis for the heartbeat: one at a time, and none after the end
-	ended   bool          // guarded by turn
-	metrics *beat.Metrics // flushed in turn; nil if off
-	beater  beat.Beater   // guarded by turn
-	latency beat.Latency  // guarded by turn
+	lock    chan struct{} // held by whoever talks to Redis for the heartbeat: one at a time, and none after the end
+	ended   bool          // guarded by lock
+	metrics *beat.Metrics // flushed with lock held; nil if off
+	beater  beat.Beater   // guarded by lock
+	latency beat.Latency  // guarded by lock
 	rtt     atomic.Int64  // of the last beat, in ns
 }
 
@@ -31,18 +31,18 @@ var dialects = map[string]beat.Dialects{
 
 // init makes the beats of d, which writes the job metrics of these dialects.
 func (b *beats) init(d *Daemon) {
-	b.turn = make(chan struct{}, 1)
+	b.lock = make(chan struct{}, 1)
 	b.metrics = beat.NewMetrics(d.env.Identity, dialects[d.cfg.Metrics], d.classTotals)
 }
 
-// do runs f in its turn; false when ctx ended first or the process has left.
+// do runs f with the lock held; false when ctx ended first or the process has left.
 func (b *beats) do(ctx context.Context, f func()) bool {
 	select {
-	case b.turn <- struct{}{}:
+	case b.lock <- struct{}{}:
 	case <-ctx.Done():
 		return false
 	}
-	defer func() { <-b.turn }()
+	defer func() { <-b.lock }()
 	if b.ended {
 		return false
 	}
@@ -165,13 +165,13 @@ func (d *Daemon) lastBeat(ctx context.Context) {
 	d.beats.do(ctx, func() {
 		d.beats.ended = true
 		if err := d.flush(ctx); err != nil {
-			var held beat.Counts
+			var pending beat.Counts
 			for _, s := range d.systems {
-				h := s.flusher.Held()
-				held.Processed, held.Failed = held.Processed+h.Processed, held.Failed+h.Failed
+				h := s.flusher.Pending()
+				pending.Processed, pending.Failed = pending.Processed+h.Processed, pending.Failed+h.Failed
 			}
-			d.env.Log.Warn().Err(err).Int64("processed", held.Processed).
-				Int64("failed", held.Failed).Msg("the last statistics could not be written")
+			d.env.Log.Warn().Err(err).Int64("processed", pending.Processed).
+				Int64("failed", pending.Failed).Msg("the last statistics could not be written")
 		}
 		if err := d.events.recorder.Write(ctx, d.env.Redis, d.env.Identity); err != nil {
 			d.env.Log.Warn().Err(err).Msg("the last events could not be written")

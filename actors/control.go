@@ -172,7 +172,7 @@ func (h *heartbeat) listen(l *supervised.Loop) {
 		switch {
 		case redis.HasErrorPrefix(err, "NOPERM"): // told at the start
 			return
-		case err != nil && !l.Rest(listenPause): // whether Redis is away others find out
+		case err != nil && !l.Pause(listenPause): // whether Redis is away others find out
 			return
 		}
 		for _, r := range requests {

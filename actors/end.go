@@ -100,8 +100,8 @@ func (d *Daemon) leave(began time.Time) {
 // account reports what the capsule could not settle.
 func (c *capsule) account() {
 	c.ledger.SealAndTake() // nothing, after a hard stop
-	held := c.ledger.All()
-	if len(held) == 0 {
+	unsettled := c.ledger.All()
+	if len(unsettled) == 0 {
 		return
 	}
 	durable := false
@@ -112,11 +112,11 @@ func (c *capsule) account() {
 		})
 	}
 	if durable {
-		c.drain.add(func(r *DrainReport) { r.Left = append(r.Left, refsOf(held)...) })
+		c.drain.add(func(r *DrainReport) { r.Left = append(r.Left, refsOf(unsettled)...) })
 		return
 	}
-	c.drain.add(func(r *DrainReport) { r.Lost = append(r.Lost, refsOf(held)...) })
-	for _, w := range held {
+	c.drain.add(func(r *DrainReport) { r.Lost = append(r.Lost, refsOf(unsettled)...) })
+	for _, w := range unsettled {
 		supervised.Tell(func() {
 			c.env.Log.Error().Str("jid", words.Text(w.Job.Ref().JID)).Str("queue", words.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
 				Msg("lost: Redis did not take the job back and this fetcher has no private place")

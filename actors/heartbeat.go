@@ -86,7 +86,7 @@ func (h *heartbeat) renew(l *supervised.Loop) {
 			})
 		}
 		all.Wait()
-		if !l.Rest(h.d.cfg.Lease / 3) {
+		if !l.Pause(h.d.cfg.Lease / 3) {
 			return
 		}
 	}

@@ -24,7 +24,7 @@ type intake struct {
 	box      *supervised.Mailbox // of the fetcher
 	up       bool                // the fetcher is started and not stopping
 	alive    bool                // the goroutine lives
-	held     bool                // nothing is fetched: a suspect runs, or is about to
+	excluded bool                // nothing is fetched: a suspect runs, or is about to
 	opened   bool                // the fetcher is registered
 	answered bool                // a Take has succeeded
 	fenced   time.Time           // since then, and no Take has succeeded
@@ -170,7 +170,7 @@ func (in *intake) loopEnded() {
 }
 
 // mayCallLocked tells whether a call may begin.
-func (in *intake) mayCallLocked() bool { return in.up && !in.held && !in.box.Keeps() }
+func (in *intake) mayCallLocked() bool { return in.up && !in.excluded && !in.box.Keeps() }
 
 // takeDueLocked tells whether a Take is to be made.
 func (in *intake) takeDueLocked() bool {
@@ -254,11 +254,11 @@ func (in *intake) endWaitLocked() {
 	}
 }
 
-// hold keeps the goroutine from fetching, or ends that.
-func (in *intake) hold(held bool) {
+// exclude keeps the goroutine from fetching, or ends that.
+func (in *intake) exclude(on bool) {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()
-	in.held = held
+	in.excluded = on
 	in.wakeLocked()
 }
 

@@ -35,15 +35,15 @@ type isolation struct {
 	since    time.Time   // no job has begun since but for suspects; zero: jobs begin. Of run
 }
 
-// begin starts the run of suspects that wait, if any do. One look per round of the
-// rescuer: fetching asks nothing.
+// begin starts the run of suspects that wait, if any do. It is called once in a round
+// of the rescuer: fetching asks nothing.
 func (o *isolation) begin(ctx context.Context) {
 	if o.quieting.Load() || o.running.Load() {
 		return
 	}
 	for _, c := range o.capsules {
 		if c.suspectsWait(ctx) {
-			o.running.Store(true) // there is one rescuer, with one look at a time
+			o.running.Store(true) // there is one rescuer, with one round at a time
 			o.env.System.Spawn(rescuerPart, o.run)
 			return
 		}
@@ -65,10 +65,10 @@ func (c *capsule) suspectsWait(ctx context.Context) bool {
 }
 
 // run runs suspects until there are no more. What it finds on the way down is in the
-// capsules and in Redis: the next look goes on where it broke off.
+// capsules and in Redis: the next round goes on where this one broke off.
 func (o *isolation) run() {
 	defer o.running.Store(false)
-	defer o.hold(nil, false)
+	defer o.exclude(nil, false)
 	for again := true; again; {
 		again = false
 		for _, c := range o.capsules {
@@ -79,16 +79,16 @@ func (o *isolation) run() {
 	}
 }
 
-// hold keeps all capsules but one from fetching jobs, or ends that.
-func (o *isolation) hold(but *capsule, held bool) {
-	if !held {
+// exclude keeps all capsules but one from fetching jobs, or ends that.
+func (o *isolation) exclude(but *capsule, on bool) {
+	if !on {
 		o.since = time.Time{}
 	} else if o.since.IsZero() {
 		o.since = time.Now()
 	}
 	for _, c := range o.capsules {
 		if c != but {
-			c.intake.hold(held)
+			c.intake.exclude(on)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func (o *isolation) await(limit time.Duration, cond func() bool) bool {
 // runOne runs one suspect of the queues of c to its end; false when there was none, or
 // no place for it.
 func (o *isolation) runOne(c *capsule) bool {
-	o.hold(nil, true)
+	o.exclude(nil, true)
 	ready := func() bool { return o.clear() && c.pool.hasRoom() } // slots that start have none yet
 	for until := o.since.Add(clearTime); !o.await(lookTime, ready) && time.Now().Before(until); {
 		if o.quieting.Load() || !c.suspectsWait(o.env.Settling) {
@@ -112,14 +112,14 @@ func (o *isolation) runOne(c *capsule) bool {
 		}
 	}
 	if !c.pool.hasRoom() { // long jobs have them all: only this capsule waits on
-		o.hold(c, false)
+		o.exclude(c, false)
 		// A slot also comes free with an actor that starts, which wakes nobody here.
 		for !o.await(lookTime, c.pool.hasRoom) {
 			if o.quieting.Load() {
 				return false
 			}
 		}
-		o.hold(nil, true)
+		o.exclude(nil, true)
 	}
 	w := c.takeSuspect()
 	if w == nil {
@@ -127,7 +127,7 @@ func (o *isolation) runOne(c *capsule) bool {
 	}
 	ended := func() bool { return w.Gone() && !c.pool.runs(w) }
 	if !o.await(zoneTime, ended) {
-		o.hold(nil, false)
+		o.exclude(nil, false)
 		o.env.Changes.Await(o.env.Settling, ended)
 	}
 	own := w.ByItself.Load()

@@ -14,7 +14,7 @@ const launcherName = "launcher"
 type launcher struct {
 	d        *Daemon
 	stopping bool // Restarting or Stopping
-	told     bool // quiet was passed on
+	passedOn bool // quiet was passed on
 	next     *supervised.Replacements
 }
 
@@ -92,10 +92,10 @@ func (l *launcher) child(ctx actor.Context, name string) {
 
 // step passes quiet on, once. It may be called at any time.
 func (l *launcher) step(ctx actor.Context) {
-	if l.told || l.d.phase() == phaseRunning {
+	if l.passedOn || l.d.phase() == phaseRunning {
 		return
 	}
-	l.told = true
+	l.passedOn = true
 	for _, pid := range ctx.Children() {
 		ctx.Send(pid, quiet{})
 	}

@@ -17,7 +17,7 @@ import (
 type manager struct {
 	c        *capsule
 	stopping bool // Restarting or Stopping: children end because we do
-	told     bool // quiet was passed on
+	passedOn bool // quiet was passed on
 	alive    int  // processors, those included that are being replaced
 	next     *supervised.Replacements
 }
@@ -100,10 +100,10 @@ func (m *manager) process(ctx actor.Context, s *slot) {
 // tellQuiet passes quiet on, once: the flag is in the capsule, where those that start
 // later find it.
 func (m *manager) tellQuiet(ctx actor.Context) {
-	if m.told || !m.c.isQuiet() {
+	if m.passedOn || !m.c.isQuiet() {
 		return
 	}
-	m.told = true
+	m.passedOn = true
 	m.next.Stop()
 	m.c.env.System.CancelReplacements(ctx.Self().GetId())
 	for _, pid := range ctx.Children() {

@@ -37,7 +37,7 @@ type ticking struct {
 // written is what is known of the entries of Config.Periodic, whatever becomes of the poller.
 type written struct {
 	began  atomic.Bool // this process has written them
-	told   atomic.Bool // that another one has others
+	logged atomic.Bool // that another one has others
 	denied atomic.Bool // Redis has refused the user a call
 }
 
@@ -95,7 +95,7 @@ func (t *ticking) keep(l *supervised.Loop) {
 			wait = t.failed(l.Context, periodicPart+"/entries", err)
 			continue
 		}
-		if t.d.written.began.Load() && !same && !t.d.written.told.Swap(true) {
+		if t.d.written.began.Load() && !same && !t.d.written.logged.Swap(true) {
 			t.d.env.Log.Info().Str("actor", pollerPart).Str("tag", t.d.cfg.PeriodicTag).
 				Msg("another process with this tag has other periodic jobs: a newer release, or one that needs a tag of its own")
 		}

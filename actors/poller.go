@@ -111,7 +111,7 @@ func (p *poller) poll(l *supervised.Loop) {
 	var cleaned time.Time // the last look for dead processes
 	n, sure := 0, false   // processes; whether the last calls were answered
 	wait := jitter.FirstPoll(p.interval, random())
-	for polls := 0; l.Rest(wait); polls++ {
+	for polls := 0; l.Pause(wait); polls++ {
 		if polls%thorough == 0 || time.Since(cleaned) > time.Minute {
 			cleaned = time.Now()
 			sure = p.cleanUp(l.Context) && sure
@@ -181,7 +181,7 @@ func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 			p.env.Outage.Failed(pollerPart+"/lead", err) // an outage shows in the promotions
 		}
 		p.wake(sets) // is Redis away? then its return is noticed by the next try
-		if !l.Rest(p.env.Backoff("lead", 1)) {
+		if !l.Pause(p.env.Backoff("lead", 1)) {
 			return
 		}
 	}
@@ -189,7 +189,7 @@ func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 
 // note notes once a minute what waits in the queues, while this process leads. Only charts need it.
 func (p *poller) note(l *supervised.Loop, s *sched.Scheduler) {
-	for l.Rest(beat.DepthsEvery) {
+	for l.Pause(beat.DepthsEvery) {
 		if !s.Leads(keys.Retry) {
 			continue
 		}

@@ -131,9 +131,9 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 		d.signal(s)
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-	told, endTelling := context.WithCancel(context.Background())
-	defer endTelling()
-	go d.tellSystemd(told)
+	notifying, endNotifying := context.WithCancel(context.Background())
+	defer endNotifying()
+	go d.tellSystemd(notifying)
 	done := ctx.Done()
 	for {
 		select {

@@ -130,8 +130,8 @@ type subscription struct {
 	began   atomic.Int64 // when the call that runs began; 0 between two
 
 	// Of the delivering goroutine.
-	failures int // since the last line about them
-	told     time.Time
+	failures int       // since then
+	logged   time.Time // the last line about them
 }
 
 func newSubscription(f func(event.Event), log zerolog.Logger) *subscription {
@@ -164,18 +164,18 @@ func (s *subscription) run() {
 // once a minute how often, so that a bug in it does not fill the log.
 func (s *subscription) complain(err error) {
 	s.failures++
-	if !s.told.IsZero() && time.Since(s.told) < complaintTime {
+	if !s.logged.IsZero() && time.Since(s.logged) < complaintTime {
 		return
 	}
 	log := s.log
-	if s.told.IsZero() {
+	if s.logged.IsZero() {
 		log = log.With().Bytes("stack", stackOf(err)).Logger()
 	}
 	if e, ok := errchain.As[*troupe.PanicError](err); ok && e.Goexit {
 		err = errSubscriberGoexit
 	}
 	logs.Err(log.Error(), err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
-	s.failures, s.told = 0, time.Now()
+	s.failures, s.logged = 0, time.Now()
 }
 
 func stackOf(err error) []byte {

@@ -31,7 +31,7 @@ type system struct {
 	rescue   rescue.Rescuer   // likewise
 	capsules []*capsule
 
-	flusher *beat.Flusher // guarded by beats.turn
+	flusher *beat.Flusher // guarded by beats.lock
 	counted beat.Counts   // what the flusher has been told of so far; likewise
 }
 

@@ -102,7 +102,7 @@ func (d *Daemon) shownPhaseLocked() string {
 func (c *capsule) view() show.Capsule {
 	v := show.Capsule{
 		Name: c.cfg.Name, Path: c.Path(), Busy: int(c.pool.busy.Load()),
-		Starting: map[string]bool{}, Spare: map[string]bool{}, Working: map[string]tree.JobRef{}, Held: map[string]int{},
+		Starting: map[string]bool{}, Spare: map[string]bool{}, Working: map[string]tree.JobRef{}, Unsettled: map[string]int{},
 		UnresponsiveCount: c.runs.CountUnresponsive(),
 	}
 	c.mu.Lock()
@@ -124,7 +124,7 @@ func (c *capsule) view() show.Capsule {
 		v.Working[s.path] = w.Job.Ref()
 	}
 	for _, w := range c.ledger.All() {
-		v.Held[w.Unit.Queue]++
+		v.Unsettled[w.Unit.Queue]++
 	}
 	unresponsive, replaced := c.runs.Unresponsive()
 	v.Unresponsive, v.Replaced = unresponsive, refsOf(replaced)

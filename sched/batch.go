@@ -47,7 +47,7 @@ const (
 )
 
 func (b *batch) sort(ctx context.Context, member string) error {
-	left, known := b.cur.held.has(member, b.now)
+	left, known := b.cur.stuck.has(member, b.now)
 	if left {
 		b.stay++
 		return nil
@@ -76,7 +76,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 		b.put(dropped, member, "")
 	case refused && ctx.Err() == nil:
 		b.stay++
-		if b.cur.held.add(member, b.now) {
+		if b.cur.stuck.add(member, b.now) {
 			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", errchain.Backtrace(err)) //nolint:zerologlint // logs.Err returns it
 			logs.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
@@ -149,7 +149,7 @@ func (b *batch) apply(ctx context.Context) (err error) {
 		case g.Fault != nil:
 			err = errors.Join(err, b.refused(g))
 		case !unsure:
-			b.cur.held.remove(g.Members)
+			b.cur.stuck.remove(g.Members)
 		}
 	}
 	return err
@@ -195,13 +195,13 @@ func (b *batch) move(ctx context.Context) error {
 // state of Redis, and an error.
 func (b *batch) refused(g *moving.Group) error {
 	if !strings.Contains(g.Fault.Error(), "WRONGTYPE") {
-		b.cur.held.remove(g.Members)
+		b.cur.stuck.remove(g.Members)
 		return fmt.Errorf("%s: %w", words.Text(g.Key), g.Fault)
 	}
 	b.stay += len(g.Members)
 	news := 0
 	for _, member := range g.Members {
-		if b.cur.held.add(*member.(*string), b.now) {
+		if b.cur.stuck.add(*member.(*string), b.now) {
 			news++
 		}
 	}

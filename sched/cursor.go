@@ -25,7 +25,7 @@ type cursor struct {
 
 	mu sync.Mutex // held by who promotes
 	page
-	held
+	stuck
 
 	// A pass goes through all that is due, batch after batch.
 	passing bool
@@ -57,7 +57,7 @@ func (c *cursor) lowest(now time.Time) string {
 // begin returns what to ask for the next batch.
 func (c *cursor) begin(now time.Time) ask {
 	if c.trying != "" {
-		c.held.add(c.trying, now)
+		c.stuck.add(c.trying, now)
 		c.trying = ""
 	}
 	if !c.passing {
@@ -74,7 +74,7 @@ func (c *cursor) begin(now time.Time) ask {
 }
 
 // end records a batch: how many of its members stay, and whether more may be due.
-// It returns when the first held member is to be tried again, zero if none is held.
+// It returns when the first stuck member is to be tried again, zero if there is none.
 //
 // While there is a backlog every other batch takes the newest: what has become due
 // just now does not wait behind it.
@@ -88,7 +88,7 @@ func (c *cursor) end(now, redisNow time.Time, stay int, more bool) (again time.T
 		return time.Time{}
 	}
 	c.leave()
-	if first := c.held.first(now); !first.IsZero() {
+	if first := c.stuck.first(now); !first.IsZero() {
 		again = earliest(c.full, first)
 		c.floor.Store(&floor{"(" + scores.Format(scores.Of(redisNow.Add(-younger))), again})
 	}

@@ -56,8 +56,8 @@ func (p *page) shrink(size int, atTop bool) (tooLarge bool) {
 	return p.tries >= maxTries
 }
 
-// aside is how long a member waits on a cluster that is too large for the link.
-const aside = time.Hour
+// unreadTime is how long a member waits on a cluster that is too large for the link.
+const unreadTime = time.Hour
 
 // askSmall finds out, after a batch was lost on its way, whether Redis was away or
 // the batch too large. If it was a single member, again and again, that one is taken
@@ -87,7 +87,7 @@ func (s *Scheduler) unread(ctx context.Context, a ask, size int) error {
 		names = []string{set, keys.Moving(set)}
 	}
 	death := s.death(time.Now())
-	reply, err := unreadScript.Run(ctx, s.cfg.Redis, names, a.from[0], a.skip, size, aside.Milliseconds(), death.Score, death.Trim.Text()).StringSlice()
+	reply, err := unreadScript.Run(ctx, s.cfg.Redis, names, a.from[0], a.skip, size, unreadTime.Milliseconds(), death.Score, death.Trim.Text()).StringSlice()
 	if err == nil && len(reply) != 3 {
 		err = errors.New("unread.lua: unexpected reply")
 	}

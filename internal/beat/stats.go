@@ -75,8 +75,8 @@ func (f *Flusher) Flush(ctx context.Context, rdb redis.UniversalClient, c Counts
 	return f.send(ctx, rdb)
 }
 
-// Held returns what is not yet known to be in Redis, for the log at exit.
-func (f *Flusher) Held() Counts { return f.sent.plus(f.waiting) }
+// Pending returns what is not yet known to be in Redis, for the log at exit.
+func (f *Flusher) Pending() Counts { return f.sent.plus(f.waiting) }
 
 func (f *Flusher) send(ctx context.Context, rdb redis.UniversalClient) error {
 	stats := []string{

@@ -40,8 +40,8 @@ func TestFlushAdds(t *testing.T) {
 		}
 	}
 	harness.Equal(t, "TTL of the total", ttl(rdb, "stat:processed"), -1)
-	if f.Held() != (Counts{}) {
-		t.Errorf("held %v", f.Held())
+	if f.Pending() != (Counts{}) {
+		t.Errorf("held %v", f.Pending())
 	}
 }
 
@@ -105,12 +105,12 @@ func TestFlushCountsOnceWhateverIsLost(t *testing.T) {
 				c := Counts{Processed: 10 + i, Failed: i}
 				pushed = pushed.plus(c)
 				err := f.Flush(t.Context(), lossy, c, evening)
-				if failed = failed || err != nil; err != nil && f.Held() == (Counts{}) {
+				if failed = failed || err != nil; err != nil && f.Pending() == (Counts{}) {
 					t.Error("a failed flush holds nothing")
 				}
 			}
-			if !failed || f.Held() != (Counts{}) || pushed != (Counts{75, 15}) {
-				t.Fatalf("failed %v, held %v of %v", failed, f.Held(), pushed)
+			if !failed || f.Pending() != (Counts{}) || pushed != (Counts{75, 15}) {
+				t.Fatalf("failed %v, held %v of %v", failed, f.Pending(), pushed)
 			}
 			if got := totals(t, rdb); got != [4]any{"75", "75", "15", "15"} {
 				t.Errorf("totals %v", got)

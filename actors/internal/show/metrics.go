@@ -156,7 +156,7 @@ func (c *Capsule) metrics(t tree.Tree, now time.Time) CapsuleMetrics {
 		Capsule: c.Name, Processors: map[tree.State]int{}, Waiting: -c.Busy, Unresponsive: c.UnresponsiveCount,
 		Fetch: histogram(&c.Fetch), Settle: histogram(&c.Settle),
 	}
-	for _, n := range c.Held {
+	for _, n := range c.Unsettled {
 		m.Waiting += n
 	}
 	m.Waiting = max(0, m.Waiting)

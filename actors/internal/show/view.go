@@ -44,11 +44,11 @@ type Capsule struct {
 	CallDue     time.Time // the fetch call that is under way is to be over by then; zero if there is none
 	FencedSince time.Time // and no fetch has succeeded since; else zero
 
-	Busy     int                    // jobs that run
-	Starting map[string]bool        // processors that take no jobs yet, by path
-	Spare    map[string]bool        // processors that the capsule has no more, since it has fewer by now, by path
-	Working  map[string]tree.JobRef // jobs that processors run, by path
-	Held     map[string]int         // jobs that were fetched and are not settled, by queue
+	Busy      int                    // jobs that run
+	Starting  map[string]bool        // processors that take no jobs yet, by path
+	Spare     map[string]bool        // processors that the capsule has no more, since it has fewer by now, by path
+	Working   map[string]tree.JobRef // jobs that processors run, by path
+	Unsettled map[string]int         // the jobs, by queue
 
 	Unresponsive      []tree.Unresponsive // the oldest of them
 	UnresponsiveCount int

@@ -45,7 +45,7 @@ func TestQueuesAreAddedUp(t *testing.T) {
 func TestACapsuleCountsWhatItHolds(t *testing.T) {
 	now := time.Now()
 	v := newView(Capsule{
-		Name: "default", Busy: 2, Held: map[string]int{"a": 3, "b": 4},
+		Name: "default", Busy: 2, Unsettled: map[string]int{"a": 3, "b": 4},
 		Working:  map[string]tree.JobRef{"launcher/default/processor-0": {Started: now.Add(-time.Second)}, "launcher/default/processor-1": {}},
 		Replaced: []tree.JobRef{{Started: now.Add(-time.Hour)}},
 	})

@@ -73,8 +73,8 @@ func (a *Loops) Wake(which ...int) {
 	}
 }
 
-// start runs loop i after a rest, and again should it panic and the actor be resumed.
-func (a *Loops) start(i int, rest time.Duration) {
+// start runs loop i after a pause, and again should it panic and the actor be resumed.
+func (a *Loops) start(i int, pause time.Duration) {
 	l := a.loops[i]
 	a.system.Spawn(a.path, func() {
 		returned := false
@@ -87,7 +87,7 @@ func (a *Loops) start(i int, rest time.Duration) {
 				a.start(i, resumeTime) // a restart ends its context
 			}
 		}()
-		if rest == 0 || l.Rest(rest) {
+		if pause == 0 || l.Pause(pause) {
 			a.steps[i](l)
 		}
 		returned = true
@@ -106,8 +106,8 @@ func (l *Loop) Wake() {
 // takes messages. False when the loop is to end.
 func (l *Loop) Sleep(d time.Duration) bool { return l.wait(d, l.woken) }
 
-// Rest is a Sleep that nothing ends early.
-func (l *Loop) Rest(d time.Duration) bool { return l.wait(d, nil) }
+// Pause is a Sleep that nothing ends early.
+func (l *Loop) Pause(d time.Duration) bool { return l.wait(d, nil) }
 
 // elapsed is a channel of a timer that is over.
 var elapsed = func() <-chan time.Time {

@@ -42,7 +42,7 @@ type node struct {
 	until       time.Time // its restart, or its replacement's start, is due then
 	stuck       time.Time // its strategy has not returned since then
 	stuckIn     string    // that strategy
-	told        bool      // what was decided about its last failure was published
+	published   bool      // what was decided about its last failure was published
 	kept        time.Time // it gets no messages since then: held or suspended
 
 	moved atomic.Int64 // when its mailbox has moved last, since the system began: see moves
@@ -112,22 +112,22 @@ func (c *node) waits(until time.Time) {
 	c.until = until
 }
 
-func (c *node) tell(told bool) {
+func (c *node) setPublished(on bool) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = told
+	c.published = on
 }
 
-func (c *node) isTold() bool {
+func (c *node) isPublished() bool {
 	if c == nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.told
+	return c.published
 }
 
 // born orders siblings by their first start.

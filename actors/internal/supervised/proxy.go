@@ -40,12 +40,12 @@ func blockedTime(s any) time.Duration {
 // returned; while it takes too long, tree, log and events say so.
 func (o *Proxy) call(f func()) error {
 	var mu sync.Mutex
-	began, ended, told := time.Now(), false, false
+	began, ended, reported := time.Now(), false, false
 	t := time.AfterFunc(blockedTime(o.strategy), func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !ended {
-			told = true
+			reported = true
 			o.blocked(began)
 		}
 	})
@@ -53,7 +53,7 @@ func (o *Proxy) call(f func()) error {
 	t.Stop()
 	mu.Lock()
 	defer mu.Unlock()
-	if ended = true; told {
+	if ended = true; reported {
 		o.returned(began)
 	}
 	return err
@@ -100,7 +100,7 @@ func (o *Proxy) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *acto
 		o.strategy = strategy.New(supervisor.Default())
 	}
 	failed := o.s.find(child.GetId())
-	failed.tell(false)
+	failed.setPublished(false)
 	ctx, _ := sup.(actor.Context)
 	v := &view{Context: ctx, sup: sup, o: o, child: child.GetId()}
 	if err := o.call(func() { o.strategy.HandleFailure(sys, v, child, rs, crash, message) }); err != nil {
@@ -112,7 +112,7 @@ func (o *Proxy) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *acto
 			o.fallback.HandleFailure(sys, v, child, rs, crash, message)
 		}
 	}
-	if !failed.isTold() {
+	if !failed.isPublished() {
 		o.s.logFailure(child.GetId(), cmp.Or(v.decided(), "none"), crash)
 	}
 }
@@ -207,7 +207,7 @@ func (v *view) EscalateFailure(reason, message any) {
 func (s *System) onDecision(e *actor.SupervisorEvent) {
 	path := e.Child.GetId()
 	c := s.find(path)
-	c.tell(true)
+	c.setPublished(true)
 	crash := supervisor.NewCrash(e.Reason, nil)
 	directive := map[actor.Directive]string{
 		actor.ResumeDirective: "resume", actor.RestartDirective: "restart",

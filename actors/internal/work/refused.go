@@ -56,7 +56,7 @@ func (s *Settler) narrow(moves []*Move, err error) error {
 	}
 	if m.Payload == nil || size < leastLarge { // it is not its size
 		tell("a job cannot be settled: redis does not answer the call, and answers others; it is tried again")
-		s.setAside(m)
+		s.postpone(m)
 		return nil
 	}
 	tell("the outcome of a job is larger than what redis takes: the job goes into the dead set as it was fetched")
@@ -69,12 +69,12 @@ func (s *Settler) narrow(moves []*Move, err error) error {
 	return nil
 }
 
-// asideTime is the wait between two tries with a move that Redis refuses.
-const asideTime = time.Second
+// refusedTime is the wait between two tries with a move that Redis refuses.
+const refusedTime = time.Second
 
-// setAside takes a refused move off the list for a while. Its job's slot need not
+// postpone takes a refused move off the list for a while. Its job's slot need not
 // wait for it.
-func (s *Settler) setAside(m *Move) {
+func (s *Settler) postpone(m *Move) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -90,7 +90,7 @@ func (s *Settler) setAside(m *Move) {
 	}
 	s.refused = append(s.refused, m)
 	if len(s.refused) == 1 {
-		time.AfterFunc(asideTime, s.tryRefused)
+		time.AfterFunc(refusedTime, s.tryRefused)
 	}
 }
 

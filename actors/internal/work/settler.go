@@ -220,7 +220,7 @@ func (s *Settler) flush(acks []*Item, moves []*Move) error {
 	for _, m := range moves {
 		err := s.write([]*Move{m})
 		if redisconn.Classify(err) == redisconn.Command {
-			s.setAside(m)
+			s.postpone(m)
 		} else if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func runIdle(ctx context.Context, l *Lab) error {
 		}
 	}
 	// what is done once after the start is not the price of waiting
-	if err := pause(ctx, l.Size.Calm); err != nil {
+	if err := pause(ctx, l.Size.Warm); err != nil {
 		return err
 	}
 	for _, w := range all {

@@ -24,7 +24,7 @@ type Size struct {
 	Scale     []int // busy ones
 
 	Idle   time.Duration // how long an idle process is watched
-	Calm   time.Duration // before that
+	Warm   time.Duration // before that
 	Settle time.Duration // before pushes to processes without work
 	Fleet  int           // idle daemons in a few processes
 
@@ -40,7 +40,7 @@ func Full() Size {
 	return Size{
 		Rounds: 5, Jobs: 250_000, SlowJobs: 50_000, Count: 50_000, Fail: 100_000, Waiting: 1_000_000,
 		Processes: []int{1, 8, 32}, Pushes: 2000, Scale: []int{1, 2, 4, 8},
-		Idle: 30 * time.Second, Calm: 90 * time.Second, Settle: 5 * time.Second, Fleet: 1000,
+		Idle: 30 * time.Second, Warm: 90 * time.Second, Settle: 5 * time.Second, Fleet: 1000,
 		Single: 20_000, Parallel: 200_000, Bulk: 1_000_000,
 		Memory: 10_000_000, Payloads: []int{10_000, 100_000, 1_000_000}, Volume: 300 << 20,
 	}
@@ -51,7 +51,7 @@ func Short() Size {
 	return Size{
 		Rounds: 1, Jobs: 30_000, SlowJobs: 1000, Count: 10_000, Fail: 1000, Waiting: 5000,
 		Processes: []int{1, 3}, Pushes: 100, Scale: []int{2},
-		Idle: 20 * time.Second, Calm: 2 * time.Second, Settle: 2 * time.Second, Fleet: 20, // two heartbeats
+		Idle: 20 * time.Second, Warm: 2 * time.Second, Settle: 2 * time.Second, Fleet: 20, // two heartbeats
 		Single: 3000, Parallel: 3000, Bulk: 10_000,
 		Memory: 50_000, Payloads: []int{100_000}, Volume: 10 << 20,
 	}
