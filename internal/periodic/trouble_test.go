@@ -158,12 +158,18 @@ func TestAPushThatWasLeftComesFirst(t *testing.T) {
 	}
 	step()
 	harness.OK(t, rdb.HSet(t.Context(), keys.PeriodicJob("default", "n", true), "troupe_push:1700000000", "q\nleft", "troupe_push:1700000060", "other\nelsewhere").Err())
+	e := harness.Must(r.Store.Find(t.Context(), "n", ""))(t)
+	if why := e.Why(time.Now()); why != "its job of the tick of 2023-11-14 22:13:20 UTC has not reached its queue: no daemon leads the scheduler, or the queue takes no jobs" || !e.Stuck(time.Now()) {
+		t.Errorf("it says %q", why)
+	}
 	for end := time.Now().Add(time.Minute); rdb.LLen(t.Context(), "queue:q").Val() < 3 && time.Now().Before(end); {
 		step()
 	}
 	if got := rdb.LRange(t.Context(), "queue:q", 0, -1).Val(); len(got) < 3 || got[len(got)-1] != "left" && got[len(got)-2] != "left" {
 		t.Errorf("pushed %q, expected the one that was left among the first", got)
 	}
+	e = harness.Must(r.Store.Find(t.Context(), "n", ""))(t)
+	harness.Equal(t, "it is stuck afterwards", e.Stuck(time.Now()), false)
 	harness.EqualList(t, "pushed elsewhere", rdb.LRange(t.Context(), "queue:other", 0, -1).Val(), []string{"elsewhere"})
 }
 

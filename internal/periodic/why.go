@@ -2,6 +2,8 @@ package periodic
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,7 +26,9 @@ func (e *Entry) Why(now time.Time) string {
 	case e.ahead(now):
 		return fmt.Sprintf("its tick of %s is done already: some clock was ahead, and it rests until then", at(e.Mark))
 	case e.unattended(now):
-		return fmt.Sprintf("nobody has dealt with its tick of %s: no daemon leads the scheduler, or the line is not read there", at(e.waits(now)))
+		return fmt.Sprintf("nobody has dealt with its tick of %s: no daemon leads the scheduler, the line is not read there, or its queue takes no jobs", at(e.waits(now)))
+	case now.Sub(e.left(now)) > attendedIn:
+		return fmt.Sprintf("its job of the tick of %s has not reached its queue: no daemon leads the scheduler, or the queue takes no jobs", at(e.left(now)))
 	case last == nil || !last.At.Equal(e.Mark):
 		return "" // Ruby has dealt with it
 	case last.What == "missed":
@@ -46,7 +50,18 @@ func (e *Entry) ahead(now time.Time) bool { return e.Mark.Sub(now) > time.Minute
 // Stuck reports whether e pushes nothing although it is enabled: it cannot be carried out, or nobody
 // deals with its ticks.
 func (e *Entry) Stuck(now time.Time) bool {
-	return !e.Disabled && (e.Fault != nil || e.unattended(now))
+	return !e.Disabled && (e.Fault != nil || e.unattended(now) || now.Sub(e.left(now)) > attendedIn)
+}
+
+// left is the oldest tick whose job is not in its queue yet, on a cluster; now if there is none.
+func (e *Entry) left(now time.Time) time.Time {
+	for field := range e.fields {
+		text, ok := strings.CutPrefix(field, pendingField)
+		if seconds, err := strconv.ParseInt(text, 10, 64); ok && err == nil && time.Unix(seconds, 0).Before(now) {
+			now = time.Unix(seconds, 0)
+		}
+	}
+	return now
 }
 
 // unattended reports whether nobody has dealt with a tick in time.
