@@ -16,36 +16,117 @@ import (
 type (
 	// Health tells how a daemon is: its Phase ("starting", "running", "quiet", "stopping" or
 	// "ended"), the answers to Started, Live and Ready, and how many jobs run. It is a snapshot; nobody changes it.
+	//
+	//	// Phase is "starting", "running", "quiet", "stopping" or "ended".
+	//	Phase string
+	//	// Started: the process is registered in Redis, and each fetcher has had an answer. What
+	//	// has been started stays so.
+	//	Started Check
+	//	// Live: each actor works, or is due to restart, the log is read, and a stop is not overdue. If not, and it has
+	//	// been so for a minute, or 10 s for a stop, nothing but a new process helps. Redis away, busy
+	//	// processors, unresponsive jobs and quiet are no reasons.
+	//	Live Check
+	//	// Ready: it is started and takes jobs: Redis has not been away, or refused what it is asked for, for
+	//	// 5 s or longer, and the daemon is neither quiet nor stopping nor fenced.
+	//	Ready Check
+	//	Busy, Slots int            // jobs that run, and processors
+	//	Running     map[string]int // jobs that were fetched and are not settled, by queue
 	Health = show.Health
 
 	// Check is the answer to one question about a daemon: the reasons against it, at most 20. Without any it is yes, and OK.
+	//
+	//	[]Reason
+	//	OK() bool
 	Check = show.Check
 
 	// Reason is why a Check has failed: its Code is one of those in docs/deployment.md, such as
 	// "actor_down", and its Text names the actor, and since when.
+	//
+	//	// Code is one of those in docs/deployment.md, such as "actor_down".
+	//	Code string
+	//	// Text names the actor, and since when.
+	//	Text string
 	Reason = show.Reason
 
 	// Metrics are a daemon's counters since New, and what is so now. Package ops has them for
 	// Prometheus and OpenTelemetry. No name in it is of a payload.
+	//
+	//	Since       time.Time // of the counters
+	//	Phase       string    // starting, running, quiet, stopping or ended
+	//	RedisUp     bool
+	//	RedisRTT    time.Duration // of the last beat; 0 before the first
+	//	RedisOutage time.Duration // how long Redis was away in all
+	//	Fencings    uint64        // times this process was taken for dead
+	//	Rescued     uint64        // jobs of dead processes that this one has put back
+	//	LogDropped  uint64        // lines of the log, see GuardLog
+	//	LogBlocked  time.Duration // how long the log has taken no line; 0 if it does
+	//	// Classes are the first 199 of the registry by name, and a last one for all others.
+	//	Classes []ClassMetrics
+	//	// Queues are the first 99 that became known, in that order, and a last one if there are more.
+	//	Queues   []QueueMetrics
+	//	Capsules []CapsuleMetrics
+	//	Actors   []ActorMetrics
+	//	// Periodic are the first 49 of Config.Periodic, in their order, and a last one for all others.
+	//	Periodic []PeriodicMetrics
+	//	TickLate Histogram // of the ticks for which a job was pushed: how long after they were due
+	//	// Budgets is the part of its restart budget that each supervisor has used, by its path: at
+	//	// 1 the next crash makes it give up. Strategies without a budget are missing.
+	//	Budgets map[string]float64
 	Metrics = show.Metrics
 
 	// ClassMetrics are the runs of the jobs of one class, and where jobs were moved that are not
 	// done.
+	//
+	//	Class string // "" for the others, those without a handler here among them
+	//	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, moved,
+	//	// handed (over to another queue) and left (in its queue), which are missing where a class has none, or late if the outcome of the job had been decided before.
+	//	Runs  map[string]uint64
+	//	Times Histogram // of runs without an error, and of the interrupted
+	//	// Moves are jobs by where they went: failed ones that were retried, have died or were
+	//	// dropped; those requeued at the deadline of a stop; those of dead processes that were
+	//	// rerouted, or poisoned.
+	//	Moves map[string]uint64
 	ClassMetrics = show.ClassMetrics
 
 	// QueueMetrics are the jobs from one queue.
+	//
+	//	Queue   string // "" for the others
+	//	Fetched uint64
+	//	// Waits are the times between enqueued_at and the start of a run, estimated: each that was
+	//	// measured counts for 16.
+	//	Waits Histogram
 	QueueMetrics = show.QueueMetrics
 
 	// CapsuleMetrics are the processors and calls of one capsule.
+	//
+	//	Capsule      string
+	//	Processors   map[State]int
+	//	Waiting      int           // jobs that are fetched and do not run yet, or have ended and are not yet settled
+	//	Unresponsive int           // jobs
+	//	OldestRun    time.Duration // of the job that has run for the longest; 0 if none runs
+	//	Fetch        Histogram     // calls that brought jobs, or none
+	//	Settle       Histogram     // calls that only settled jobs
 	CapsuleMetrics = show.CapsuleMetrics
 
 	// ActorMetrics are the crashes and restarts of the actors of one role.
+	//
+	//	Role, Capsule     string // Capsule is "" outside of one
+	//	Crashes, Restarts uint64
 	ActorMetrics = show.ActorMetrics
 
 	// PeriodicMetrics are the ticks of one periodic job that this process has dealt with, as the leader.
+	//
+	//	Name  string            // "" for those that are not in the configuration
+	//	Ticks map[string]uint64 // by what became of them, as in event.PeriodicTicked
+	//	// Missed are ticks that nobody has dealt with in time, and for which no job was pushed.
+	//	Missed uint64
 	PeriodicMetrics = show.PeriodicMetrics
 
 	// Histogram has counts of time spans by length.
+	//
+	//	Limits []time.Duration // upper bounds of all buckets but the last; not to be modified
+	//	Counts []uint64        // of each bucket alone
+	//	Sum    time.Duration
 	Histogram = show.Histogram
 )
 

@@ -16,9 +16,20 @@ import (
 type Event interface{ event() }
 
 // JobRef names a job.
+//
+//	JID     string
+//	Class   string
+//	Queue   string
+//	Started time.Time
 type JobRef = tree.JobRef
 
 // Unresponsive is a job that does not end although its context was cancelled.
+//
+//	JobRef
+//	Since    time.Time // its context was cancelled
+//	Cause    string
+//	Stack    string // of its goroutine, when it was found to be so
+//	Replaced bool   // its slot is another job's
 type Unresponsive = tree.Unresponsive
 
 // The life of the daemon.

@@ -19,6 +19,10 @@ type Effects struct {
 }
 
 // Push is a job that enters Redis with a Move.
+//
+//	Queue   string // bare name
+//	Score   string // of the member of the schedule set, in seconds since the epoch; "" puts the job into Queue
+//	Payload []byte
 type Push = job.Push
 
 // Hash is a hash that is written with a Move, and its time to live.

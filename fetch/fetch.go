@@ -39,6 +39,8 @@ type Unit struct {
 }
 
 // Destination is where a Move puts a unit.
+//
+//	String() string
 type Destination = job.Destination
 
 const (
@@ -78,6 +80,10 @@ func (m *Move) bytes() []byte {
 
 // Trim bounds the dead set after an insertion; zero fields do not trim. Members with a score up to
 // its Before go, and it keeps the newest, one less than its Max, as Sidekiq does.
+//
+//	Before float64 // members with a score <= Before go
+//	Max    int     // keep Max-1 newest, as Sidekiq does
+//	Text() string
 type Trim = limits.Trim
 
 // score is the decimal text of f, without an exponent: the Web UI reads it.

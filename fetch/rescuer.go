@@ -35,6 +35,11 @@ func init() {
 
 // Recovery is one time that a job lost its process: At, the Process that died, whether it
 // ran as a Suspect, and what is known of the Cause.
+//
+//	At      time.Time
+//	Process string // identity of the process that died
+//	Suspect bool   // it ran as a suspect
+//	Cause   string // what is known of the end
 type Recovery = rescue.Recovery
 
 // rescuer is the rescue.Rescuer.
