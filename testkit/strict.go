@@ -65,8 +65,10 @@ func (k *Kit) checkStrict() {
 	l := k.log
 	l.mu.Lock()
 	var faults []string
+	unexpected := false
 	for _, e := range l.faults {
 		if !l.expected(e) {
+			unexpected = true
 			faults = append(faults, "unexpected: "+formatEvent(e))
 		}
 	}
@@ -92,6 +94,9 @@ func (k *Kit) checkStrict() {
 	if len(faults) > 0 {
 		if k.shown { // the tree is in the log already, as it was when the test failed
 			k.before = ""
+		}
+		if unexpected {
+			faults = append(faults, "what is meant to happen is awaited with kit.Expect, or allowed before or after: kit.Allow(testkit.Crashes(path)), kit.Allow(testkit.Events[event.CapsuleQuiet]())")
 		}
 		k.tb.Errorf("strict:\n  %s\n%s", strings.Join(faults, "\n  "), k.before)
 	}

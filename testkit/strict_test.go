@@ -38,7 +38,7 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 	}{
 		"a panicking job": {
 			func(k *testkit.Kit, _ *script.Jobs) { panics(k, 1) },
-			[]string{"unexpected: ", "ActorCrashed " + processor, "scripted panic"},
+			[]string{"unexpected: ", "ActorCrashed " + processor, "scripted panic", "kit.Expect", "kit.Allow(testkit.Crashes(path))"},
 		},
 		"one crash more than allowed": {
 			func(k *testkit.Kit, _ *script.Jobs) {
