@@ -18,8 +18,22 @@ import (
 )
 
 // Config is everything a daemon is built from. Redis and Registry are required;
-// every other zero value is a working default, as docs/configuration.md lists them. A Config is
-// read once, by New.
+// every other zero value is a working default: "" and nil are what their fields say, and a number of 0 is
+//
+//	Concurrency             10
+//	Timeout                 25s
+//	Grace                   3s
+//	Lease                   30s
+//	Poison.Recoveries       3
+//	Poison.Within           72h0m0s
+//	MaxRetries              25
+//	DeadMax                 10000
+//	DeadTimeout             4320h0m0s
+//	PollIntervalPerProcess  5s
+//	HeartbeatInterval       10s
+//	Capsule.FetchBytes      1048576
+//
+// A Config is read once, by New.
 type Config struct {
 	// Redis: only the options of this client are used, not its hooks (see OnClient).
 	// The daemon opens connections of its own, with MaxRetries -1 (a silently

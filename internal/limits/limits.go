@@ -10,7 +10,7 @@ import (
 )
 
 // What a daemon is configured to where nothing is said. No other file has these numbers, but for
-// docs/configuration.md: tests of the packages house and config hold that.
+// docs/configuration.md and the comment of actors.Config: tests of the packages house, config and actors hold that.
 const (
 	Concurrency = 10                   // jobs at once, of a capsule
 	Timeout     = 25 * time.Second     // that running jobs have at a stop
