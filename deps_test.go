@@ -93,11 +93,11 @@ func TestImportArrows(t *testing.T) {
 			forbid(p.Deps, "what a daemon shows is read from values", mine("actors/internal/work", "actors/internal/run", "actors/internal/poison"))
 		}
 		if p.is("actors/internal/work") {
-			forbid(p.Deps, "what is fetched knows nothing of how it is run", mine("actors/internal/run", "retry"))
+			forbid(p.Deps, "what is fetched knows nothing of how it is run", mine("actors/internal/run", "retry", "actors/internal/retry"))
 		}
 		if p.is("fetch") {
 			forbid(p.Deps, "fetch sees bytes and queue names, no actor", usesProtoactor)
-			forbid(p.Imports, "fetch never decodes a job", mine("client", "retry", "sched", "actors", "supervisor", "internal/config", "handler"))
+			forbid(p.Imports, "fetch never decodes a job", mine("client", "retry", "actors/internal/retry", "sched", "actors", "supervisor", "internal/config", "handler"))
 			forbid(p.Imports, "fetch never decodes a job", func(pkg string) bool { return pkg == module })
 		}
 		if p.is("supervisor") {
@@ -105,11 +105,14 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/words", "supervisor/internal/only64")(pkg)
 			})
 		}
+		if p.is("retry") {
+			forbid(p.Imports, "retry describes rules; what carries them out is actors/internal/retry", func(pkg string) bool { return within(pkg, module) && pkg != module })
+		}
 		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/config") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/test/procs") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "internal/config", "cmd"))
 		}
 		if p.is("web") || p.is("inspect") || p.is("internal/console") && !p.is("internal/console/demo") { // which starts daemons
-			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "sched", "retry", "supervisor", "internal/config"))
+			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "sched", "retry", "actors/internal/retry", "supervisor", "internal/config"))
 			forbid(p.Deps, "who looks needs no engine", usesProtoactor)
 		}
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "internal/config", "handler"}, p.is) {

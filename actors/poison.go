@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/poison"
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/job"
@@ -14,7 +15,6 @@ import (
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/words"
-	"github.com/troupehq/troupe/retry"
 )
 
 // Poison says what is done about jobs that take their process down. The zero

@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
-	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/wire"
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/retry"
 )
 
 // Unknown says what becomes of a job whose class has neither a handler nor an alias, where there is

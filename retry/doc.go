@@ -1,14 +1,12 @@
-// Package retry decides what becomes of a job that failed: retried later, put
-// among the dead, or dropped. It computes the bytes and the score; storing them
-// is one step of the fetcher that holds the job. It touches neither Redis nor
-// the clock, and one Policy may be used by any number of goroutines.
+// Package retry tells how failed jobs are retried: by Sidekiq 8's rules, which the
+// daemon has built in, or by the Rules of another system of jobs, which a wire.Wire brings.
 //
-// The rules are Sidekiq 8's:
+// Sidekiq's rules:
 //
 //	payload "retry"      false: dropped, death handlers run
 //	                     integer N: N retries; 0 or less: dead at the first failure
 //	                     true, absent, null, any other value: the class's Retries,
-//	                     else Policy.MaxRetries
+//	                     else actors.Config.MaxRetries
 //	"retry_for"          seconds since the first failure; replaces the count, and
 //	                     the class's Retries
 //	"retry_queue"        where the retry goes, else the class's RetryQueue, else the
@@ -29,5 +27,5 @@
 // resembles, or as a first retry; a job that Ruby could not
 // write back (see troupe.Payload.Rewritable) dies with its bytes unchanged.
 //
-// A job interrupted by the shutdown has not failed: it is not to be passed here.
+// A job that the shutdown interrupts has not failed.
 package retry

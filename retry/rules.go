@@ -36,8 +36,3 @@ type Failed struct {
 	Delayed bool            // the handler asked for the wait: troupe.RetryIn
 	Now     time.Time
 }
-
-// failed is the failure as Rules see it.
-func (f *failure) failed() Failed {
-	return Failed{Payload: f.m, Queue: f.FetchedFrom, Err: f.Err, Message: message(f.Err), Delayed: f.asked.Delay > 0, Now: f.now}
-}

@@ -9,12 +9,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
-	"github.com/troupehq/troupe/retry"
 )
 
 // Policy decides where what dead processes had in progress goes.

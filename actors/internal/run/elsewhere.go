@@ -8,11 +8,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/words"
-	"github.com/troupehq/troupe/retry"
 )
 
 // This file is about jobs that are not to be run here: their class has no handler, or they are not in

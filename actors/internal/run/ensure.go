@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
-	"github.com/troupehq/troupe/retry"
 )
 
 // ensure ends a run that a panic with v has broken off, or a Goexit where v is nil, after the handler: in a

@@ -11,12 +11,12 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/runs"
-	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/supervisor"
 )
 

@@ -11,12 +11,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/words"
-	"github.com/troupehq/troupe/retry"
 )
 
 // conclude decides the unit's outcome and sees it into Redis.

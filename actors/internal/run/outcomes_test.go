@@ -5,9 +5,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/test/harness"
-	"github.com/troupehq/troupe/retry"
 )
 
 // The levels of the table are zerolog's, and each decision has its row.

@@ -3,10 +3,10 @@ package run
 import (
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/logs"
-	"github.com/troupehq/troupe/retry"
 )
 
 // move is what the decision asks of the fetcher.

@@ -9,9 +9,9 @@ var wings = []struct {
 	folders []string
 }{
 	{"public", []string{".", "client", "event", "handler", "inspect", "ops", "testkit", "trace", "fetch/fetchtest"}},
-	{"engine", []string{"actors", "supervisor", "fetch", "sched", "retry", "internal/rescue"}},
+	{"engine", []string{"actors", "supervisor", "fetch", "sched", "internal/rescue"}},
 	{"show", []string{"actors/internal/show"}},
-	{"wires", []string{"wire"}},
+	{"wires", []string{"wire", "retry"}},
 	{"console", []string{"cmd", "internal/console"}},
 	{"web", []string{"web"}},
 	{"rest", []string{"internal", "examples"}},

@@ -1,4 +1,4 @@
-package laravel
+package retry_test
 
 import (
 	"errors"
@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/retry"
+	"github.com/troupehq/troupe/actors/internal/retry"
+	"github.com/troupehq/troupe/wire/laravel"
 )
 
 // What Laravels write that are newer than the one the tests run with, and what their scripts make
@@ -50,7 +51,7 @@ var newer = []struct {
 }
 
 func TestNewerLaravels(t *testing.T) {
-	w, err := New(Options{})
+	w, err := laravel.New(laravel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +72,7 @@ func TestNewerLaravels(t *testing.T) {
 			t.Errorf("%s: %s in %v s, expected a retry in %v s", c.since, d.Outcome, d.Wait, c.wait)
 		}
 		raw, _ := troupe.ParsePayload([]byte(c.payload))
-		made, _ := attempts(raw)
-		was, is := fmt.Sprintf(`"attempts":%d`, made), fmt.Sprintf(`"attempts":%d`, made+1)
+		was, is := fmt.Sprintf(`"attempts":%d`, attempts(raw)), fmt.Sprintf(`"attempts":%d`, attempts(raw)+1)
 		if want := strings.Replace(c.payload, was, is, 1); c.since != "8, after a first attempt" && string(d.Payload) != want {
 			t.Errorf("%s: retried as\n%s\nexpected\n%s", c.since, d.Payload, want)
 		}
