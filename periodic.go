@@ -38,7 +38,7 @@ type Periodic struct {
 	// Overlap "skip" is to push nothing while the job of an earlier tick waits or runs.
 	Overlap string
 
-	// Disabled makes a new entry that waits for being enabled. One that is in Redis keeps its state.
+	// Disabled is for a new entry: it pushes nothing until it is enabled. An entry that is in Redis keeps its state.
 	Disabled bool
 
 	// DateArg adds the time of the push in seconds to the arguments, as date_as_argument does in

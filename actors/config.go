@@ -86,13 +86,12 @@ type Config struct {
 
 	// Poison limits how often a job may take its process down.
 	Poison Poison
-	// Recovery says where a job goes whose process died under it; times is how
-	// often that has happened, this time included. It is asked, at most a second
-	// long, by the process that puts the job back, also about classes without a
-	// handler here, in place of their Options.Recovery. nil asks the classes.
-	// Where it panics or takes longer the job goes back to its queue, and so do, until
-	// that call has returned, the jobs that it is not asked about meanwhile; the log
-	// names each.
+	// Recovery says where a job goes when its process has died under it; times is how
+	// often that has happened, this time included. The process that puts the job back
+	// calls it, also for classes without a handler here, in place of the classes'
+	// Options.Recovery. With nil the classes decide. If it panics or takes longer than a
+	// second, the job goes back to its queue. Until that call has returned, it is not
+	// called for other jobs: they go back to their queues as well. The log names each.
 	Recovery func(p *troupe.Payload, times int) troupe.Recovery
 
 	Tag         string   // shown by Sidekiq's UI beside the process; "" none
@@ -113,9 +112,9 @@ type Config struct {
 	// to Redis at the start, and stay there. Every daemon with a capsule of Sidekiq's wire carries out
 	// all that are in Redis.
 	Periodic []troupe.Periodic
-	// PeriodicTag names the configuration that Periodic belongs to: a start takes away what it has
-	// written before and no longer has. Configurations with different Periodic need different tags. ""
-	// takes nothing away.
+	// PeriodicTag names the configuration that Periodic belongs to. A start removes the entries that an
+	// earlier start with this tag has written and that are not in Periodic any more. Configurations with
+	// different Periodic need different tags. With "" nothing is removed.
 	PeriodicTag string
 	// PeriodicElsewhere has this daemon carry out no ticks: other processes do, of Ruby for example. Say it in
 	// all daemons of a Redis, since the one that leads the scheduler carries them out for all.
@@ -177,10 +176,10 @@ type Config struct {
 	// Busy page and the API of Sidekiq up to 6.4.1 look for them.
 	WorkersKey bool
 
-	// Embedded is to be true in a program that goes on when its daemon has ended.
+	// Embedded must be true in a program that goes on when its daemon has ended.
 	// Signals from Sidekiq's Web UI and API are then ignored, with a warning in the
-	// log, and the UI (since 7) offers no Quiet and Stop. If it is false, Stop in the
-	// UI ends the daemon and not the program: Run returns nil, Done is closed.
+	// log, and the UI (since 7) has no buttons Quiet and Stop. If it is false, Stop in the
+	// UI ends the daemon, but not the program: Run returns nil, and Done is closed.
 	Embedded bool
 	// Version is shown by Sidekiq's UI; "" means troupe's own.
 	Version string

@@ -284,8 +284,8 @@ func (in *intake) carriesAcks() bool {
 	return true
 }
 
-// lateLocked is when the oldest job in the inbox has waited too long for a worker; zero
-// if none waits.
+// lateLocked returns when the oldest job in the inbox will have waited too long for a
+// worker; zero if none waits.
 func (in *intake) lateLocked() time.Time {
 	if len(in.c.pool.inbox) == 0 {
 		return time.Time{}

@@ -15,14 +15,14 @@ import (
 
 const (
 	// clearTime is how long suspects wait for running jobs to end and for a slot, so that they
-	// begin alone. What runs for longer does not hold up one after the other.
+	// begin alone. They share this time: a job that runs for long delays all of them once.
 	clearTime = 5 * time.Second
 
-	// lookTime is how often it is looked whether another process has taken
-	// the suspect meanwhile.
+	// lookTime is the time between two checks whether another process has taken
+	// the suspect.
 	lookTime = 200 * time.Millisecond
 
-	// zoneTime is how long no other job begins beside a suspect.
+	// zoneTime is how long a suspect runs before other jobs may begin beside it.
 	zoneTime = 5 * time.Second
 )
 

@@ -42,7 +42,7 @@ func (d *Daemon) rescueInterval() time.Duration {
 	return half - time.Duration(jitter.Rand(d.env.Identity, "rescuer").Float64()*0.2*float64(half))
 }
 
-// rescueOnce makes one look and tells when the next one is due.
+// rescueOnce searches once for dead processes and returns when the next search is due.
 func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 	part := rescuerPart
 	next = d.rescueInterval()

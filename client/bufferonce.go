@@ -61,7 +61,7 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// RedisError makes it a redis.Error.
+// RedisError implements redis.Error.
 func (refusal) RedisError() {}
 
 var _ redis.Error = refusal("")

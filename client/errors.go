@@ -17,8 +17,8 @@ import (
 // job is "", the others are pushed, and the error is or wraps a *StoppedError.
 var ErrStopped = errors.New("push stopped by middleware")
 
-// StoppedError tells which jobs of a bulk push middleware has stopped: nothing is wrong with the
-// others. It is an ErrStopped, for errors.Is.
+// StoppedError lists the jobs of a bulk push that middleware has stopped. Nothing is wrong with the
+// others. errors.Is reports that it is ErrStopped.
 type StoppedError struct {
 	// Jobs has the error of each such job, ErrStopped or what wraps it, by the number of the job from 0: that
 	// of its jid, which is "", in the result.

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// directMax is how many single pushes travel alone, side by side. Two do not wait for a
-	// round trip that is not their own; of more each call costs more than that wait.
+	// directMax is how many single pushes are sent at once, each in a call of its own, so that none
+	// waits for the round trip of another. With more than two, the calls cost more than the wait.
 	directMax = 2
 	// A gathered call carries at most so many jobs and bytes.
 	gatherMax   = 1000

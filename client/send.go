@@ -18,7 +18,7 @@ import (
 // reply, whatever MaxRetries the client has: a repeated LPUSH is a second job.
 type once struct{ *redis.IntCmd }
 
-// NoRetry tells go-redis so.
+// NoRetry keeps go-redis from repeating the command.
 func (once) NoRetry() bool { return true }
 
 // step is one command of a push with its name in errors.

@@ -10,8 +10,8 @@ import (
 // firstInherited is the first descriptor after stdin, stdout and stderr.
 const firstInherited = 3
 
-// keepDescriptors sees to it that the programs of jobs get three descriptors and no more. Go never passes on what it
-// opened itself, but would pass on what this process has inherited from a shell or a service manager.
+// keepDescriptors makes sure that the programs of jobs inherit three descriptors and no more. Go passes on none that it
+// has opened, but all that this process has inherited from a shell or a service manager.
 var keepDescriptors = sync.OnceFunc(markInherited)
 
 // markEach marks the first descriptors one by one: an inherited one has a small number.

@@ -75,8 +75,8 @@ const (
 	deepest         = 100 // what is deeper stays as it is
 )
 
-// unwrap is an argument as it was given to ActiveJob: a record by its global id, and hashes without
-// what ActiveJob has added.
+// unwrap returns an argument as the program gave it to ActiveJob. A record is its global id; a hash is
+// without the keys that ActiveJob has added.
 func unwrap(raw json.RawMessage, depth int) json.RawMessage {
 	if depth > deepest || !bytes.Contains(raw, []byte(activeJobPrefix)) {
 		return raw

@@ -64,9 +64,9 @@ type Inspector struct {
 	noScripts atomic.Bool // they are refused
 }
 
-// New returns an Inspector of the database of rdb, which is never closed here, with
-// client.New(rdb) and an unbounded dead set. Nothing is sent. Where rdb is nil, every call is an error
-// that says so, as with the zero value of a type of this package.
+// New returns an Inspector of the database of rdb. It pushes with client.New(rdb), does not bound the dead
+// set, and never closes rdb. New sends nothing. If rdb is nil, every call returns an error that says so, as
+// does the zero value of each type of this package.
 func New(rdb redis.UniversalClient) *Inspector {
 	i := &Inspector{rdb: rdb, Client: client.New(rdb)}
 	if v := reflect.ValueOf(rdb); v.Kind() == reflect.Pointer && v.IsNil() {

@@ -127,7 +127,7 @@ func (i *Inspector) readEach(ctx context.Context, rs []reading, others ...redis.
 	return all, nil
 }
 
-// cutting is the script for a reading.
+// cutting is the call of the script that reads jobs and cuts the long ones.
 func (i *Inspector) cutting(ctx context.Context, name, body string, r reading) redis.Cmder {
 	cmd := redis.NewStringSliceCmd(ctx, name, body, 1, r.key, r.where, i.MaxRead-i.MaxRead/4, i.MaxRead/4, readBudget, r.least, r.first, r.count, r.glob)
 	cmd.SetFirstKeyPos(3) // a cluster client finds the node by it

@@ -90,8 +90,8 @@ func (s *scale) read(ctx context.Context) (map[string]load, error) {
 	return loads, nil
 }
 
-// ask notes the loads of queues. Own is what this process has in progress, which Redis does not
-// know of queues without reliable fetch.
+// ask adds the loads of queues to loads. own counts the jobs that this process has in progress: of a
+// queue without reliable fetch Redis does not know them.
 func ask(ctx context.Context, rdb redis.UniversalClient, names []string, own map[string]int, loads map[string]load) error {
 	i := inspect.New(rdb)
 	i.MaxRead = inspect.Shown

@@ -38,9 +38,9 @@ func (p *page) grow() {
 	p.suspect, p.tries = 0, 0
 }
 
-// shrink is called when a small answer has come after a batch was lost. size is the
-// length of the first member, atTop whether the batch took the newest. It tells whether that member is too large for the link:
-// it was lost alone, again and again, and each time the link was all right.
+// shrink is called when a batch was lost and a small answer came after it. size is the length of the
+// first member; atTop tells whether the batch took the newest. shrink reports whether that member is too
+// large for the link: it was lost alone, several times, and each time the link worked.
 func (p *page) shrink(size int, atTop bool) (tooLarge bool) {
 	alone := size > p.bytes || p.count == 1
 	p.lost = false
@@ -59,9 +59,9 @@ func (p *page) shrink(size int, atTop bool) (tooLarge bool) {
 // unreadTime is how long a member waits on a cluster that is too large for the link.
 const unreadTime = time.Hour
 
-// askSmall finds out, after a batch was lost on its way, whether Redis was away or
-// the batch too large. If it was a single member, again and again, that one is taken
-// out of the way unread: it must not stop those behind it.
+// askSmall is called when a batch was lost on its way. It finds out whether Redis was
+// away or the batch was too large. A single member that is lost again and again is
+// moved away unread, so that it does not stop the members behind it.
 func (s *Scheduler) askSmall(ctx context.Context, cur *cursor, a ask) error {
 	atTop := a.newest
 	a.count, a.newest, a.as = 0, false, ""

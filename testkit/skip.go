@@ -111,7 +111,7 @@ type situation struct {
 	next time.Time // when the next entry of a set is due; zero for none
 }
 
-// situation asks Redis.
+// situation reads from Redis what Skip has to wait for.
 func (k *Kit) situation() (s situation) {
 	ctx := context.Background()
 	names := k.Redis.SMembers(ctx, keys.Queues).Val()

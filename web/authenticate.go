@@ -17,7 +17,7 @@ const (
 
 var errNobody = &fault{Status: http.StatusUnauthorized, Text: "You are not signed in.", Do: "Sign in, or send a token: Authorization: Bearer TOKEN."}
 
-// guarded reports whether a request has to say who asks.
+// guarded reports whether requests must be authenticated.
 func (h *Handler) guarded() bool {
 	return h.options.Authorize != nil || h.users != nil || h.options.UserHeader != ""
 }

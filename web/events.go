@@ -27,7 +27,7 @@ type eventRow struct {
 	Page  string `json:"-"` // of its job
 }
 
-// There says which kinds there are.
+// There lists the kinds of events in a sentence, for a filter that finds none.
 func (p eventsPage) There() string {
 	if len(p.Kinds) == 0 {
 		return ""

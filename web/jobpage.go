@@ -104,7 +104,7 @@ func (r *request) near() []explain.Near {
 	return []explain.Near{at}
 }
 
-// seenAt is the address of a job with where it is seen, or may be; "" if it has no address.
+// seenAt is the address of the page of a job, with the place where it was seen; "" if it has no address.
 func (r *request) seenAt(jid, place string, more ...string) string {
 	if !addressable(jid) {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/web/internal/draw"
 )
 
-// past is what Redis knows of the time when nobody looked. Nobody changes it.
+// past is what Redis knows of the time before somebody opened a page. It is never modified.
 type past struct {
 	At    time.Time
 	Days  []inspect.DayStats // the newest first

@@ -32,7 +32,7 @@ type processRow struct {
 	Href     string    `json:"-"` // its tree
 }
 
-// Live reports whether it can be told anything.
+// Live reports whether the process takes requests.
 func (p processRow) Live() bool { return p.Known != nil }
 
 func (r *request) row(p *fleet.Process) processRow {

@@ -206,8 +206,8 @@ func (v *view) With(data any) *view {
 // URL is the address of a page: {{$.URL "queues" .Name}}.
 func (v *view) URL(segments ...string) string { return v.r.url(segments...) }
 
-// To is a link to the page of something by its name, shown with so many bytes at most. What has no
-// name has no page, and . and .. are none in an address.
+// To is a link to the page of the thing with this name. At most most bytes of the name are shown. There
+// is no link without a name, and none for . and .., which an address cannot have.
 func (v *view) To(page, name string, most int) template.HTML {
 	switch {
 	case name == "":

@@ -198,8 +198,8 @@ func (r *request) form(of string) string {
 	return r.PostForm.Get(of)
 }
 
-// done is what an action returns: it sends people to a page, where they read what happened, and
-// tells programs. Counts, which may be nil, is for these only.
+// done is what an action returns. A browser is sent to the page at path, which shows what happened; a
+// program gets the same as JSON, with counts if they are not nil.
 func (r *request) done(path string, counts any, format string, args ...any) (*page, error) {
 	return &page{redirect: path, Data: said{Kind: "ok", Text: fmt.Sprintf(format, args...), Counts: counts}}, nil
 }

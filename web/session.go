@@ -23,7 +23,7 @@ const (
 	mostChecks   = 2               // passwords that are checked at one time: each takes a processor
 )
 
-// session is what Redis has of one, under the digest of what is in the cookie.
+// session is the record of a session in Redis. Its key is the digest of the value of the cookie.
 type session struct {
 	User  string `json:"user"`
 	Mark  string `json:"mark"`  // of the account: another password ends it

@@ -142,7 +142,7 @@ const (
 	stormsEvery = 10 * time.Second
 )
 
-// ghosts tell of processes that do not beat.
+// ghosts says of each process without a heartbeat what becomes of its jobs.
 func (r *request) ghosts(processes []fleet.Process) (map[string]string, error) {
 	return together(r.Context(), &r.looks, "ghosts", ghostsEvery, func(ctx context.Context) (map[string]string, error) {
 		return r.fleet.Ghosts(ctx, processes)

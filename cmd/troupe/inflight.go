@@ -166,7 +166,7 @@ func (c *inflight) showLists(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// showJobs prints a line for each job, as they are read.
+// showJobs reads the jobs and prints a line for each as soon as it is read.
 func (c *inflight) showJobs(ctx context.Context, now time.Time) error {
 	t := c.Table("JID", "CLASS", "QUEUE", "AGE", "LEASE", "FETCHER")
 	for claim, err := range c.Inspector.Claims(ctx) {

@@ -83,7 +83,7 @@ func printMetrics(s *cli.Session, from prometheus.Gatherer) error {
 	return nil
 }
 
-// serveMetrics serves the metrics until ctx ends, which a signal does.
+// serveMetrics serves the metrics until ctx ends. A signal ends it.
 func serveMetrics(ctx context.Context, s *cli.Session, from prometheus.Gatherer, address string) error {
 	osproc.GoOnWithoutReaders()
 	listener, err := cli.Listen(ctx, address)

@@ -228,7 +228,7 @@ func (c *rescueCall) suspects(ctx context.Context) error {
 	return err
 }
 
-// tell prints what a rescue would do: the dry run.
+// tell prints what a rescue would do, for --dry-run.
 func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) error {
 	for _, f := range dead {
 		c.say(told{From: f.ID, State: "would put back", Jobs: int(f.Size)}, "would put back %s", words.Plural(f.Size, "job"))

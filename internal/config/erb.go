@@ -8,11 +8,11 @@ import (
 	"unicode"
 )
 
-// blankERB replaces Ruby's ERB tags, so that the rest of the file can still be
-// read and all of its faults told: a tag that stands for a value by a word, any
-// other by nothing. It returns the lines that had one, with the first tag that
-// begins there, "" for none. Lines keep their numbers. Ruby runs tags
-// in comments as well; here they do no harm.
+// blankERB replaces Ruby's ERB tags, so that the rest of the file can be read and
+// all of its faults reported. A tag in the place of a value becomes a word, any
+// other becomes nothing. It returns the lines with the first tag that begins in
+// each, "" for none. Lines keep their numbers. Ruby runs tags in comments as well;
+// here they do no harm.
 func blankERB(text string) (string, map[int]string) {
 	if !strings.Contains(text, "<%") {
 		return text, nil

@@ -148,7 +148,7 @@ type given struct {
 	field string
 }
 
-// says notes that the top level describes the capsule default.
+// says notes a key of the top level that describes the capsule default.
 func (p *parse) says(key string, n *node, field string) {
 	if p.top == nil {
 		p.top = map[string]given{}

@@ -32,7 +32,7 @@ func (p *parse) poison(n *node, field string) (out actors.Poison) {
 
 const wantRecovery = "same, dead, {queue: NAME} or {delay: 1m}"
 
-// recovery reads where the jobs of a class go whose process died.
+// recovery reads where the jobs of a class go when their process has died.
 func (p *parse) recovery(n *node, field string) (out troupe.Recovery) {
 	switch n.kind {
 	case null:

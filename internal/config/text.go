@@ -26,7 +26,7 @@ const (
 	maxText  = 64 << 10 // bytes of a file
 )
 
-// String tells where the value is.
+// String says where the value comes from. It never is the value.
 func (t secretText) String() string {
 	switch {
 	case t.Env != "":

@@ -140,7 +140,7 @@ func (s *Settings) takes(c capsule, queue string) string {
 	return ""
 }
 
-// system tells capsules apart whose queues are others.
+// system names the system of the capsule. A queue of the same name in another system is another queue.
 func (c capsule) system() string {
 	if c.Wire == wireLaravel {
 		return fmt.Sprintf("%s %+v", c.Wire, c.Laravel)

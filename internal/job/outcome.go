@@ -58,7 +58,7 @@ const (
 	outcomes
 )
 
-// Ends is how many outcomes a run can end in: those below it.
+// Ends is the number of outcomes that a run can end in. They are the outcomes below it.
 const Ends = Failed
 
 // The levels of log lines, with zerolog's numbers: this package is linked by who only pushes.

@@ -43,7 +43,7 @@ func (s Slot) List(id, field string) string {
 	return s.join(strings.TrimSuffix(ListPrefix, ":"), id+":"+field)
 }
 
-// ListPrefix begins the names of all Lists.
+// ListPrefix is the prefix of the keys of all Lists.
 const ListPrefix = "troupe:claim:"
 
 // Owned is what the name of a List says.

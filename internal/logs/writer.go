@@ -87,7 +87,7 @@ func Singly(out zerolog.LevelWriter) *Writer {
 	return &Writer{single: true, write: func(c chunk) error { _, err := out.WriteLevel(c.level, c.text); return err }}
 }
 
-// Write is WriteLevel of a line without a level: it does not wait for company.
+// Write is WriteLevel of a line without a level, which is written at once.
 func (w *Writer) Write(line []byte) (int, error) { return w.WriteLevel(zerolog.NoLevel, line) }
 
 // WriteLevel adds a line, or drops it. There is never an error: what is refused is counted.
@@ -194,7 +194,7 @@ func (w *Writer) leave() {
 	}
 }
 
-// run writes the queue until nothing has to leave.
+// run writes the queue until nothing in it is due.
 func (w *Writer) run() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -138,7 +138,7 @@ const (
 	probeKey = "troupe:probe"                             // never written
 )
 
-// askCommands asks for those commands of a table that who is such a one needs.
+// askCommands asks for the commands of a table that a user of this kind needs.
 func (a *answers) askCommands(ctx context.Context, p redis.Pipeliner, table []command, is kind) {
 	for i := range table {
 		c := &table[i]
@@ -200,7 +200,7 @@ func (a *answers) ask(ctx context.Context, p redis.Pipeliner, d *Daemon, is kind
 	}
 }
 
-// words are those of the call that asks for c.
+// words is the call with which the right to c is tried.
 func (c *command) words() (words []any) {
 	for _, word := range append(strings.Split(c.name, "|"), strings.Fields(c.args)...) {
 		switch word {

@@ -107,8 +107,8 @@ var toolCommands = []command{
 	{name: "EXPIRE", args: "K x", only: signsIn, why: unaudited},
 }
 
-// toolKeys are all keys that they look at, each with one that its rule covers, and with what happens
-// without it, if that is little.
+// toolKeys are the rules for the keys that the tools read. Each has a key that it covers, and why it
+// can be missing, if little happens without it.
 var toolKeys = []struct{ rule, key, why string }{
 	{keys.Queues, keys.Queues, ""},
 	{"queue:*", keys.Queue("default"), ""},

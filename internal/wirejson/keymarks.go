@@ -24,7 +24,7 @@ func (m *keyMarks) met(mark uint) bool { return m.seen>>mark&1 != 0 }
 // index guesses the index of the field whose key has the mark; -1 for no idea.
 func (m *keyMarks) index(mark uint) int { return int(m.indexes>>(mark%16*4)&15) - 1 }
 
-// note takes in the mark of the key of field i.
+// note adds the mark of the key of field i.
 func (m *keyMarks) note(mark uint, i int) {
 	m.seen |= 1 << mark
 	if i < 15 {

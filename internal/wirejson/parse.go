@@ -101,7 +101,7 @@ func (o *Object) scanName(raw []byte, i int) (name, next int, fault string) {
 	return name, next, fault
 }
 
-// add appends f, or gives its value to the field that has its key already.
+// add appends f. If a field with its key is there already, that field gets the value of f.
 func (o *Object) add(f field, many *keyMap) {
 	key := o.key(&f)
 	mark := markOf(key)

@@ -50,7 +50,8 @@ func peerFault(b []byte, integers bool) (int, string) {
 	return 0, ""
 }
 
-// isDouble reports whether a number, of integers only if they are asked for, is a double.
+// isDouble reports whether a number fits into a double. An integer counts as one that does, unless integers
+// says that they are checked as well.
 func isDouble(text []byte, integers bool) bool {
 	const surely = 308 // so many digits
 	exponent := bytes.IndexByte(text, 'e') >= 0 || bytes.IndexByte(text, 'E') >= 0

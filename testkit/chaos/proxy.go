@@ -49,8 +49,8 @@ func NewProxy(tb testing.TB, to *redis.Options) *Proxy {
 	return p
 }
 
-// Options are those of a client of the proxy, without a repeated try of its own
-// unless to had them: a fault is to be seen, not hidden.
+// Options returns the options of a client of the proxy. The client repeats no command unless the options
+// given to the proxy say so: a fault is to be seen, not hidden.
 func (p *Proxy) Options() *redis.Options {
 	opts := p.to
 	opts.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {

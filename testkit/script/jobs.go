@@ -121,7 +121,7 @@ func (j *Jobs) wait() chan struct{} {
 	return j.released
 }
 
-// Ended reports whether each run of the job jid has ended, and it has run.
+// Ended reports whether the job jid has run and all of its runs have ended.
 func (j *Jobs) Ended(jid string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -244,7 +244,7 @@ func (f *fetcher) unit(queue int, payload []byte, copied string) {
 	f.stash = append(f.stash, fetch.Unit{Queue: f.queues[queue], Payload: payload, Receipt: j.receipt, Incarnation: j.inc})
 }
 
-// beginRow is the beginning of the row of a job that the script finds to be none.
+// beginRow is the beginning of the failed_jobs row that the script writes for bytes that are no job.
 func (f *fetcher) beginRow(queue string) string {
 	r := failedRow{ID: job.NewID(), Connection: f.s.Connection, Queue: queue, FailedAt: time.Now().Unix(), Exception: errNotAJob.Error()}
 	return strings.TrimSuffix(string(r.head()), "}\n") + `,"part":`

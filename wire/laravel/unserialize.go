@@ -144,7 +144,8 @@ func (p *parser) key() any {
 	return nil
 }
 
-// property takes PHP's name of a property apart: NUL, scope, NUL and name, unless it is public.
+// property splits the name of a property as PHP writes it: the name alone if it is public, else NUL,
+// scope, NUL and name.
 func property(name string, v any) Property {
 	if part := strings.SplitN(name, "\x00", 3); len(part) == 3 && part[0] == "" {
 		return Property{part[2], part[1], v}

@@ -10,9 +10,9 @@ import (
 // maxRetryFor is the longest retry_for that Sidekiq's client takes, in seconds.
 const maxRetryFor = 1e9
 
-// pushable edits m so that Sidekiq's poller can push it, which loses what its client refuses: a class
-// that is no string, arguments that are missing, arguments or tags that are no array, an odd retry_for.
-// What stands there then reads as what was there. Most jobs need no edit.
+// pushable edits m so that Sidekiq's poller can push it. The poller loses a job that its client refuses:
+// one with a class that is no string, without arguments, with arguments or tags that are no array, or with
+// an odd retry_for. The edited fields mean what they meant before. Most jobs need no edit.
 func pushable(m *troupe.Payload) {
 	if raw, ok := m.Get("class"); ok && raw[0] != '"' {
 		m.SetString("class", m.Class())

@@ -7,7 +7,7 @@ import (
 	"github.com/troupehq/troupe"
 )
 
-// Recovered is a job whose process died, and which does not simply go back.
+// Recovered is a job whose process died and that goes somewhere else than back to its queue.
 type Recovered struct {
 	Raw      []byte          // as it was in progress; never modified
 	Payload  *troupe.Payload // Raw parsed, or nil if it is no job; never modified
@@ -17,7 +17,7 @@ type Recovered struct {
 	Evidence any             // for the dead: what is known of each time, JSON
 }
 
-// recoveredTag shows in the lists of Sidekiq's Web UI.
+// recoveredTag marks a recovered job in the lists of Sidekiq's Web UI.
 const recoveredTag = "recovered"
 
 // Dead is the decision to send it to the dead set because of err.

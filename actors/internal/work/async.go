@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// asyncDelay is how long moves that nobody waits for wait for company, unless there
-	// are asyncBatch of them: a call with so many costs half as much a job as one
-	// with twenty.
+	// asyncDelay is how long moves that nobody waits for are kept, so that more of them share a
+	// call. With asyncBatch of them the call is made at once: it costs half as much a job as a
+	// call with twenty.
 	asyncDelay = 5 * time.Millisecond
 	asyncBatch = 128
 )
@@ -71,7 +71,8 @@ func (s *Settler) waitLocked() {
 	})
 }
 
-// end tells those who wait that their moves are over, and has the others told of.
+// end tells those who wait that their moves are over, and queues the reports of the moves that nobody
+// waits for.
 func (s *Settler) end(moves []*Move) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

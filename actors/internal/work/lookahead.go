@@ -11,9 +11,9 @@ const (
 	aheadTrips = 4
 	// holdTime, or aheadTrips, is when a unit that waits for a slot goes back.
 	holdTime = 5 * time.Millisecond
-	// aheadMax bounds the look-ahead on a fast network; it grows with the round
-	// trip. More does not pay: a call of 256 units costs Redis hardly less a unit
-	// than one of 1,000.
+	// aheadMax bounds the look-ahead on a fast network; the bound grows with the round
+	// trip. More brings nothing: a call of 1,000 units costs Redis hardly less a unit than
+	// one of 256.
 	aheadMax  = 512
 	fastTrip  = 250 * time.Microsecond
 	aheadHard = 8192

@@ -85,8 +85,8 @@ func (c *chart) save(path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// span is the range of the axis: from 0, or from and to powers of ten where it is
-// logarithmic, with room above for the legend.
+// span is the range of the axis, with room above for the legend. A linear axis begins at 0;
+// a logarithmic one begins and ends at powers of ten.
 func (c *chart) span() (low, high float64) {
 	low = math.Inf(1)
 	for g := range c.groups {

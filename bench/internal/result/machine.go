@@ -91,7 +91,7 @@ func pairs(programs []string) (cmds [][]string) {
 	return cmds
 }
 
-// firstLine is what a command says; "" if there is no such command.
+// firstLine is the first line of the output of a command; "" if there is no such command.
 func firstLine(ctx context.Context, cmd ...string) string {
 	out, err := exec.CommandContext(ctx, cmd[0], cmd[1:]...).Output()
 	if err != nil {

@@ -35,8 +35,8 @@ type Filter struct {
 	Mask *mask.Masker
 }
 
-// Match reports whether it chooses the job; at is the time that it is listed with: of a set the
-// score, of a queue since when the job waits.
+// Match reports whether the filter chooses the job. at is the time in the list: the score of a job
+// in a set, and since when a job in a queue has waited.
 func (f *Filter) Match(r *inspect.JobRecord, at time.Time) bool {
 	if !f.Since.IsZero() && at.Before(f.Since) || !f.Until.IsZero() && !at.Before(f.Until) || f.Queue != "" && r.Queue != f.Queue {
 		return false

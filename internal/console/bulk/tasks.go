@@ -94,7 +94,7 @@ func (ts *Tasks) Wait() {
 	ts.group.Wait()
 }
 
-// Start begins a task, of which s has ID, Set, Filter and User, and calls ended after its end.
+// Start begins a task and calls ended after its end. Of s, ID, Set, Filter and User are set.
 func (ts *Tasks) Start(t Task, s Progress, ended func(Progress, error)) error {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

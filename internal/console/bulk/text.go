@@ -69,7 +69,7 @@ func unescaped(text string, inside bool) string {
 	return b.String()
 }
 
-// between reports whether the space at a place stands beside a sign of JSON.
+// between reports whether the space at text[i] is between tokens of JSON, and not within one.
 func between(text string, i int) bool {
 	const space, sign = " \n\r\t", `,:[]{}"`
 	before, after := strings.TrimRight(text[:i], space), strings.TrimLeft(text[i:], space)

@@ -48,7 +48,7 @@ func (s *Session) Told(text string, counts any) {
 // audited masks what the audit has: others read it than who has typed that.
 var audited = mask.New(mask.Mask, nil, nil)
 
-// unspoken are flags that say nothing of what is done.
+// unspoken are the flags that the audit leaves out: they do not change what is done.
 var unspoken = []string{"json", "args", "no-color", "read-only", "config", "redis", "as", "yes", "rate", "wait"}
 
 // audit writes what a command has changed, or tried to, into the audit. It comes after the deed, so that

@@ -67,7 +67,7 @@ func Exitf(code int, format string, args ...any) error {
 // Files reads what the daemons are configured with. The command troupe brings it, so that who
 // looks needs neither the engine nor what it is built from.
 type Files interface {
-	// Redis is the URL that is given, or else that of the environment.
+	// Redis returns the URL that was given; without one, that of the environment.
 	Redis(given string) (string, error)
 	// Read reads a configuration file.
 	Read(file string) (Settings, error)

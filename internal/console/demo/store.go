@@ -17,8 +17,8 @@ type store struct {
 	server *miniredis.Miniredis
 	addr   string // host:port/db, for people
 
-	// Limits of the dead set. An embedded Redis is memory of this process and is
-	// kept small; in a real one the demo's deaths must not trim other people's.
+	// Limits of the dead set. An embedded Redis is in the memory of this process and is
+	// kept small. In a real one, dead jobs of the demo must not push out those of others.
 	deadMax     int
 	deadTimeout time.Duration
 }

@@ -30,8 +30,8 @@ func (f *Fleet) PeriodicJobs(ctx context.Context) ([]Periodic, error) {
 	return all, err
 }
 
-// PeriodicJob is the one of a name with its pushes, or inspect.ErrNotFound. Of several with it namespace
-// chooses.
+// PeriodicJob returns the periodic job of a name with its pushes. The error is inspect.ErrNotFound if there
+// is none. If several have the name, namespace chooses one.
 func (f *Fleet) PeriodicJob(ctx context.Context, name, namespace string) (p Periodic, err error) {
 	j, err := f.Inspector.PeriodicJob(ctx, name, namespace)
 	if err != nil {

@@ -98,8 +98,8 @@ func mayAct(ctx context.Context, s *cli.Session, o *screen.Options) error {
 	return s.MayLook(ctx)
 }
 
-// acted is the entry of the audit for an act on the screen: what begins with its verb, and on is what
-// its row leads to.
+// acted is the audit entry for an action on the screen. what begins with the verb; on is the page that the
+// row leads to.
 func acted(what string, on screen.Page, said string, err error) *audit.Entry {
 	verb, _, _ := strings.Cut(what, " ")
 	verb = strings.TrimSuffix(verb, ":")

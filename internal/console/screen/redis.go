@@ -123,7 +123,8 @@ func (r *Redis) signal(key string, p fleet.Process, what string, tell func(*insp
 	}}
 }
 
-// tree is that of a process. Without a name it is that of the only one, or all processes.
+// tree shows the tree of the process that q names. Without a name it shows the tree of the only process,
+// or a list if there are several.
 func (r *Redis) tree(ctx context.Context, q *Query, all []fleet.Process) (*Picture, error) {
 	if ours := fleet.Ours(all); q.Page.Arg == "" && len(ours) == 1 {
 		q.Page.Arg = ours[0]

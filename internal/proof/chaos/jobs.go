@@ -52,8 +52,8 @@ func (s *storm) settle(since time.Time) (left map[int]string) {
 				rest++
 			}
 		}
-		// What nobody has and nobody runs will not come: a job is at least once
-		// looked at after Redis was found empty of it.
+		// A job that is neither in Redis nor run by anybody will not be done any more. Half a
+		// minute passes first, since a job can be done after Redis was found empty of it.
 		if rest == 0 && (missing == 0 || time.Since(since) > 30*time.Second) || time.Since(since) > s.cfg.Settle {
 			return left
 		}

@@ -43,7 +43,7 @@ func newConn(b *blocked, number int) *conn {
 	return c
 }
 
-// answer is where replies go.
+// answer is the writer of the replies on a connection.
 type answer struct{ c *conn }
 
 func (a answer) Write(p []byte) (int, error) {

@@ -80,7 +80,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart ends Kill.
+// Restart starts the server again after Kill.
 func (s *Server) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

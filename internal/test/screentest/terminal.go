@@ -81,7 +81,7 @@ func (t *Terminal) Type(keys string) {
 	}
 }
 
-// Await waits until a text stands on it, a minute at most, and returns what does.
+// Await waits until the terminal shows a text, a minute at most, and returns all that it shows.
 func (t *Terminal) Await(text string) string {
 	t.tb.Helper()
 	if !harness.Within(time.Minute, func() bool { return strings.Contains(t.Text(), text) }) {
