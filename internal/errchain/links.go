@@ -77,8 +77,17 @@ func Is(err, target error) (is bool) {
 	return false
 }
 
-// As is errors.AsType. In an error that panics it finds nothing.
+// As is errors.AsType. In an error that panics it finds nothing. It asks for no memory if err is nil,
+// since each job that succeeds is asked.
 func As[T error](err error) (found T, ok bool) {
+	if err == nil {
+		return found, false
+	}
+	return find[T](err)
+}
+
+// find is As without its look at nil: here found is on the heap, whatever err is.
+func find[T error](err error) (found T, ok bool) {
 	defer func() {
 		if recover() != nil {
 			var none T

@@ -133,3 +133,10 @@ func TestAnErrorThatPanicsIsNothing(t *testing.T) {
 		t.Errorf("the innermost is %T", inner)
 	}
 }
+
+// Every job that succeeds is asked what its error asks for.
+func TestNoErrorCostsNothing(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { _, _ = As[*fs.PathError](nil) }); n != 0 {
+		t.Errorf("As of no error makes %v allocations", n)
+	}
+}
