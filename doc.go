@@ -69,8 +69,8 @@
 // A nil error means done; any other is stored as a retry by the job's policy,
 // unless it says otherwise. Cancelling ctx stops the daemon in good order.
 //
-//	jobs := troupe.NewRegistry()
-//	troupe.Handle(jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
+//	var jobs troupe.Registry
+//	troupe.Handle(&jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
 //		err := gateway.Charge(ctx, j.JID, j.Args.AccountID, j.Args.Cents, j.Args.Currency)
 //		if errors.Is(err, errDeclined) {
 //			return troupe.Discard(err)
@@ -79,7 +79,7 @@
 //	})
 //	err := actors.Run(ctx, actors.Config{
 //		Redis:       rdb,
-//		Registry:    jobs,
+//		Registry:    &jobs,
 //		Concurrency: 10,
 //		Queues:      actors.Weighted{"critical": 3, "default": 1},
 //	})

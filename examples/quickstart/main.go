@@ -16,7 +16,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/fetch"
 )
 
 // ChargeCard has the positional arguments of the Ruby worker's perform method.
@@ -55,7 +54,7 @@ func main() {
 	os.Exit(actors.Main(actors.Config{
 		Redis:    redis.NewClient(options),
 		Registry: &jobs,
-		Queues:   fetch.Strict{"charges"},
+		Queues:   actors.Strict{"charges"},
 		Logger:   zerolog.New(os.Stderr).With().Timestamp().Logger(),
 	}))
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/wire/laravel"
 )
 
@@ -36,6 +35,6 @@ func main() {
 		Redis:    rdb,
 		Registry: &jobs,
 		Logger:   log, DoneLevel: zerolog.InfoLevel, // a line for each job
-		Capsules: []actors.Capsule{{Concurrency: 20, Wire: wire, Queues: fetch.Strict{"images"}}},
+		Capsules: []actors.Capsule{{Concurrency: 20, Wire: wire, Queues: actors.Strict{"images"}}},
 	}))
 }

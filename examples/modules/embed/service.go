@@ -16,7 +16,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/fetch"
 )
 
 // requestTime is how long requests may take to end when the service stops.
@@ -66,7 +65,7 @@ func (s *service) config() actors.Config {
 		Embedded:   true, // Sidekiq's UI then offers no Stop button
 		Timeout:    25 * time.Second,
 		Middleware: []troupe.Middleware{s.timed},
-		Capsules:   []actors.Capsule{{Concurrency: 5, Queues: fetch.Strict{"orders", "default"}}},
+		Capsules:   []actors.Capsule{{Concurrency: 5, Queues: actors.Strict{"orders", "default"}}},
 		DeathHandlers: []actors.DeathHandler{func(_ context.Context, p *troupe.Payload, err error) {
 			s.log.Error().Str("jid", p.JID()).Err(err).Msg("this job will not run again")
 		}},

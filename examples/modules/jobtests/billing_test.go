@@ -12,7 +12,6 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/event"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -119,7 +118,7 @@ func TestAFailedChargeIsRetried(t *testing.T) {
 func config(b *Billing) actors.Config {
 	return actors.Config{
 		Registry: b.Registry(),
-		Capsules: []actors.Capsule{{Concurrency: 2, Queues: fetch.Strict{"critical", "default"}}},
+		Capsules: []actors.Capsule{{Concurrency: 2, Queues: actors.Strict{"critical", "default"}}},
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/fetch"
 )
 
 func main() {
@@ -30,6 +29,6 @@ func main() {
 		Registry: &jobs,
 		Logger:   log,
 		Tag:      "prices in Go", // on the Busy page
-		Capsules: []actors.Capsule{{Concurrency: 20, Queues: fetch.Strict{"prices"}}},
+		Capsules: []actors.Capsule{{Concurrency: 20, Queues: actors.Strict{"prices"}}},
 	}))
 }

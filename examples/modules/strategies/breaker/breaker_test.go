@@ -18,7 +18,6 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/event"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -85,7 +84,7 @@ func config(rdb redis.UniversalClient, br *Breaker, r *troupe.Registry) actors.C
 	return actors.Config{
 		Redis: rdb, Registry: r, PollInterval: time.Second,
 		Capsules: []actors.Capsule{{
-			Concurrency: 10, Queues: fetch.Weighted{"charges": 1, "mails": 1},
+			Concurrency: 10, Queues: actors.Weighted{"charges": 1, "mails": 1},
 			Strategy: br.Strategy, Middleware: []troupe.Middleware{br.Middleware},
 		}},
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -103,7 +102,7 @@ func TestOnARealRedis(t *testing.T) {
 	k := testkit.Start(t, actors.Config{
 		Redis: rdb, Registry: registry(map[string]troupe.Handler{"Charge": b}),
 		Capsules: []actors.Capsule{{
-			Concurrency: concurrency, Queues: fetch.Strict{"charges"},
+			Concurrency: concurrency, Queues: actors.Strict{"charges"},
 			Strategy: br.Strategy, Middleware: []troupe.Middleware{br.Middleware},
 		}},
 	}, testkit.Strict())

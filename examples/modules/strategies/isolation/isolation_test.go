@@ -18,7 +18,6 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/event"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -87,7 +86,7 @@ func config(rdb redis.UniversalClient, iso *Isolation, handlers map[string]troup
 	return actors.Config{
 		Redis: rdb, Registry: r, PollInterval: time.Second, Middleware: []troupe.Middleware{doorbell},
 		Capsules: []actors.Capsule{{
-			Concurrency: 10, Queues: fetch.Weighted{"reports": 1, "mails": 1},
+			Concurrency: 10, Queues: actors.Weighted{"reports": 1, "mails": 1},
 			Strategy: iso.Strategy, Middleware: []troupe.Middleware{iso.Middleware},
 		}},
 	}
