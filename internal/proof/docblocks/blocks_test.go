@@ -41,6 +41,7 @@ var prelude = map[string][]string{
 	"docs/go-workers.md":  {"internal/proof/docblocks/testdata/goworkers.go"},
 	"docs/laravel.md":     {"internal/proof/docblocks/testdata/laravel.go"},
 	"docs/periodic.md":    {"internal/proof/docblocks/testdata/periodic.go"},
+	"docs/from-river.md":  {"internal/proof/docblocks/testdata/fromriver.go"},
 	"docs/metrics.md":     {"internal/proof/docblocks/testdata/metrics.go"},
 	"docs/scaling.md":     {"internal/proof/docblocks/testdata/scaling.go"},
 	"docs/tracing.md":     {"internal/proof/docblocks/testdata/tracing.go"},
