@@ -27,6 +27,10 @@ type Options struct {
 	Queue string
 	Tags  []string
 
+	// Unique has a push of a job be refused while another one that is the same waits or runs. It belongs to a push: only
+	// Defaults may set it. nil: jobs are not unique.
+	Unique *Unique
+
 	// Retries is how often a failed job is retried: Times or Never. A push writes
 	// it into the field "retry", where Ruby reads it. The daemon takes it where
 	// that field is true, null or absent.
@@ -145,6 +149,11 @@ func (o Options) validate() error {
 	if r := o.Retries; r.max < 0 {
 		return bad("Retries", fmt.Sprintf("Times(%d)", r.max), "a number from 0, or Never")
 	}
+	if o.Unique != nil {
+		if err := o.Unique.Validate(); err != nil {
+			return err
+		}
+	}
 	if o.Timeout < 0 {
 		return bad("Timeout", o.Timeout.String(), "a time above 0")
 	}
@@ -178,6 +187,7 @@ func (o Options) under(top Options) Options {
 	o.Retries = cmp.Or(top.Retries, o.Retries)
 	o.RetryQueue = cmp.Or(top.RetryQueue, o.RetryQueue)
 	o.Dead = cmp.Or(top.Dead, o.Dead)
+	o.Unique = cmp.Or(top.Unique, o.Unique)
 	o.Backtrace = cmp.Or(top.Backtrace, o.Backtrace)
 	o.Timeout = cmp.Or(top.Timeout, o.Timeout)
 	o.ExpireAfter = cmp.Or(top.ExpireAfter, o.ExpireAfter)

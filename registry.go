@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -130,6 +131,8 @@ func (r *Registry) add(e Entry, opts []Options) {
 		err := o.validate()
 		switch {
 		case err != nil:
+		case o.Unique != nil:
+			err = errors.New("Unique is set, expected nil: it belongs to a push, so to Defaults or client.Unique")
 		case o.Queue != "":
 			err = fmt.Errorf("Queue is %q, expected none: it belongs to a push, so to Defaults or client.Queue", o.Queue)
 		case o.Tags != nil:

@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/wire"
 )
@@ -93,7 +94,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.fetcher, c.runs.Reaches = f, reaches(cfg.Wire, f)
+	c.fetcher, c.runs.Reaches, c.runs.Cluster = f, reaches(cfg.Wire, f), redisconn.OnCluster(s.redis)
 	s.capsules = append(s.capsules, c)
 	return c, nil
 }

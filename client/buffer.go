@@ -71,6 +71,9 @@ func (c *Client) deliver(ctx context.Context, entries []entry) []error {
 	if c.kept != nil && len(entries) > 0 {
 		return c.keep(entries)
 	}
+	if anyUnique(entries) {
+		return c.sendMixed(ctx, entries)
+	}
 	b := c.buffer
 	if b == nil || len(entries) == 0 {
 		return c.send(ctx, entries)

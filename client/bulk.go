@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
 )
 
@@ -148,7 +149,7 @@ func (b *bulk) flush(ctx context.Context) error {
 	for i := range b.batch {
 		d := &b.batch[i]
 		jid := d.jid
-		if b.c.chain == nil {
+		if b.c.chain == nil && d.unique == nil {
 			d.close(stamp)
 		} else {
 			p, err := d.payload()
@@ -179,7 +180,20 @@ func (b *bulk) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := first(b.c.deliver(ctx, entries)); err != nil {
+	errs := b.c.deliver(ctx, entries)
+	for i, k := 0, 0; i < len(jids) && errs != nil; i++ {
+		if jids[i] == "" {
+			continue
+		}
+		if dup, ok := errchain.As[*DuplicateError](errs[k]); ok && !b.linked {
+			if stopped == nil {
+				stopped = map[int]error{}
+			}
+			jids[i], stopped[len(b.jids)+i], errs[k] = "", dup, nil
+		}
+		k++
+	}
+	if err := first(errs); err != nil {
 		return err
 	}
 	b.jids = append(b.jids, jids...)

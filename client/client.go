@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 	"github.com/troupehq/troupe/internal/words"
@@ -75,8 +76,8 @@ func WithDefaults(opts ...Option) ClientOption {
 			}
 			opt(&o)
 		}
-		if o.timed != "" || o.jid != "" || o.batch != 0 {
-			o.fail(&FieldError{"WithDefaults", "a time, a jid or a batch size", "options that suit every push"})
+		if o.timed != "" || o.jid != "" || o.batch != 0 || o.unique != nil {
+			o.fail(&FieldError{"WithDefaults", "a time, a jid, a batch size or Unique", "options that suit every push"})
 		}
 		c.defaults = o.fields
 		c.fail(o.err)
@@ -224,7 +225,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	ctx, span := c.spans(ctx, job.PushCall{Queue: o.queue, Class: class, JID: id})
 	defer func() { span.End(failure(err)) }()
 	d.mark(span, o, class)
-	if c.chain != nil {
+	if c.chain != nil || d.unique != nil {
 		p, err := d.payload()
 		if err != nil {
 			return "", fmt.Errorf("push %s: %w", class, err)
@@ -290,6 +291,9 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 		p.Delete("enqueued_at")
 	} else {
 		p.SetTime("enqueued_at", now, c.timestamps)
+	}
+	if e.lock, err = job.SealLock(p, redisconn.OnCluster(c.rdb)); err != nil {
+		return entry{}, "", err
 	}
 	e.raw = p.Bytes()
 	if jid = p.JID(); jid == "" {

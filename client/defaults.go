@@ -47,12 +47,15 @@ func ofType(own troupe.Options) (opts []Option) {
 	add(own.Dead != nil, Dead(own.Dead != nil && *own.Dead))
 	add(own.Backtrace != 0, Backtrace(own.Backtrace))
 	add(own.Tags != nil, Tags(own.Tags...))
+	if own.Unique != nil {
+		add(true, Unique(*own.Unique))
+	}
 	return opts
 }
 
 // with returns o with opts over it. err is the client's.
 func (o *options) with(opts []Option, err error) *options {
-	next := &options{fields: slices.Clone(o.fields)}
+	next := &options{fields: slices.Clone(o.fields), unique: o.unique}
 	next.spanned = slices.ContainsFunc(o.fields, func(f field) bool { return f.key == "retry_for" })
 	for _, opt := range opts {
 		if opt == nil {

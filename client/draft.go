@@ -34,7 +34,8 @@ func (o *options) settle(err error) {
 // middleware, never needs a parsed payload.
 type draft struct {
 	entry
-	jid string
+	jid    string
+	unique *troupe.Unique // nil: the job is not
 }
 
 // entry is what Redis gets.
@@ -42,6 +43,7 @@ type entry struct {
 	queue string
 	score string // of the member of schedule; "" puts the job into its queue
 	raw   []byte
+	lock  *job.Lock // of a unique job; else nil
 }
 
 // draft writes a job up to created_at, without the closing brace.
@@ -49,7 +51,7 @@ func (o *options) draft(class string, args json.RawMessage, jid string, at, now 
 	if class == "" {
 		return draft{}, &FieldError{"class", `""`, "a name"}
 	}
-	d := draft{entry: entry{queue: o.queue}, jid: jid}
+	d := draft{entry: entry{queue: o.queue}, jid: jid, unique: o.unique}
 	if at.After(now) {
 		d.score = scores.Format(scores.Of(at))
 	}
@@ -83,6 +85,9 @@ func (d *draft) payload() (*troupe.Payload, error) {
 	p, err := troupe.ParsePayload(append(d.raw, '}'))
 	if err == nil && d.score != "" {
 		p.Set("at", json.RawMessage(d.score))
+	}
+	if err == nil && d.unique != nil {
+		err = job.MarkUnique(p, *d.unique)
 	}
 	return p, err
 }

@@ -55,6 +55,9 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 	if c.kept != nil {
 		return first(c.keep([]entry{e}))
 	}
+	if e.lock != nil {
+		return first(c.sendMixed(ctx, []entry{e}))
+	}
 	if c.buffer != nil { // no waiting for calls that hang
 		if errs, taken := c.buffer.take([]entry{e}); taken {
 			return first(errs)

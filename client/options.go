@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
 )
 
@@ -43,6 +44,8 @@ type options struct {
 	queue  string // that of fields, once they are complete
 	head   []byte // all of fields, as each job begins: {"retry":true,"queue":"default",
 	jid    string
+
+	unique *troupe.Unique // nil: the job is not
 
 	when  func(now time.Time) time.Time // nil: at once
 	timed string                        // name of the option that set when

@@ -26,6 +26,9 @@ import (
 // keeps as much between two saves of its cursor: what its items have pushed enters Redis with the cursor behind
 // them, and what the item has pushed that fails is dropped, since it runs again.
 //
+// A unique job takes its lock in that step, too. If another job holds it by then, it is left out, and an event
+// (event.JobDone.Left) tells.
+//
 // Errors of a queue that takes no job (a key of another type) do not reach the push: the job is not acked until
 // they end, which its log line and the health of the daemon tell.
 //
@@ -41,7 +44,7 @@ func Within(ctx context.Context) *Client {
 	kept.SendBy(func(pushes []job.Push) error {
 		entries := make([]entry, len(pushes))
 		for i, p := range pushes {
-			entries[i] = entry{queue: p.Queue, score: p.Score, raw: p.Payload}
+			entries[i] = entry{queue: p.Queue, score: p.Score, raw: p.Payload, lock: p.Lock}
 		}
 		return first(c.deliver(ctx, entries))
 	})
@@ -55,7 +58,7 @@ func Within(ctx context.Context) *Client {
 func (c *Client) keep(entries []entry) []error {
 	pushes := make([]job.Push, len(entries))
 	for i, e := range entries {
-		pushes[i] = job.Push{Queue: e.queue, Score: e.score, Payload: e.raw}
+		pushes[i] = job.Push{Queue: e.queue, Score: e.score, Payload: e.raw, Lock: e.lock}
 	}
 	err := c.kept.Add(pushes...)
 	switch {
@@ -121,6 +124,9 @@ func link(entries []entry) ([]entry, error) {
 	for i, e := range entries[1:] {
 		if size += len(e.raw); size > job.KeptBytes {
 			return nil, &FieldError{"items", "more than " + words.Size(job.KeptBytes), "a shorter chain, whose last job pushes the next one"}
+		}
+		if e.lock != nil {
+			return nil, &FieldError{"Unique", "it for job " + strconv.Itoa(i+2) + " of a chain", "one for the first job only; there is no push that could refuse another"}
 		}
 		if e.score != "" {
 			return nil, &FieldError{"at", "a time for job " + strconv.Itoa(i+2) + " of a chain", "one for the first job only; the others follow at once"}

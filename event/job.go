@@ -20,6 +20,7 @@ type (
 		JobEvent
 		Elapsed time.Duration
 		Pushed  int
+		Left    []string // jids of unique jobs that it would have pushed, had others not held their locks
 	}
 	// JobFailed says: it returned an error, panicked or called Goexit. One of
 	// JobRetried, JobDied or JobDropped follows once the outcome is in Redis.

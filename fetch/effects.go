@@ -16,6 +16,14 @@ type Effects struct {
 	Push []Push
 	// Hash is written as well; its refusal is that of the move. nil: none.
 	Hash *Hash
+	// Lock is the lock of the unit's own job, nil if it is not unique. If the job holds it, it is freed once the move is
+	// carried out; with Keep it lives so long from now on instead, and is taken again if nobody holds it.
+	Lock *job.Lock
+	Keep time.Duration
+
+	// Left are the jids of Push that did not enter since others hold their locks. Settle sets them, unless its
+	// reply was lost.
+	Left []string
 }
 
 // Push is a job that enters Redis with a Move.
@@ -82,15 +90,20 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 		}
 		for k := range m.Effects.Push {
 			push := &m.Effects.Push[k]
+			if l := push.Lock; l != nil {
+				args = append(args, "unique", 8, numberOf(names, l.Key)+1, l.JID, l.For.Milliseconds(), "", p.known(push.Queue), "", push.Score, push.Payload)
+				if push.Score == "" {
+					args[len(args)-5] = numberOf(names, keys.Queue(push.Queue)) + 1
+				}
+				effects, number = effects+1, pushMax+1
+				continue
+			}
 			if effects == 0 || scheduled != (push.Score != "") || !scheduled && queue != push.Queue || number > pushMax {
 				queue, scheduled = push.Queue, push.Score != ""
 				effects, open, number = effects+1, len(args)+1, 2
 				var key, known any = "", ""
 				if !scheduled {
-					key = numberOf(names, keys.Queue(queue)) + 1
-					if !p.in.f.cluster {
-						known = queue
-					}
+					key, known = numberOf(names, keys.Queue(queue))+1, p.known(queue)
 				}
 				args = append(args, "push", 0, key, known)
 			}
@@ -102,6 +115,10 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			number++
 			args[open] = number
 		}
+		if l := m.Effects.Lock; l != nil {
+			args = append(args, "lock", 3, numberOf(names, l.Key)+1, l.JID, m.Effects.Keep.Milliseconds())
+			effects, number = effects+1, pushMax+1
+		}
 		if h := m.Effects.Hash; h != nil {
 			args = append(args, "hash", 2+len(h.Fields), numberOf(names, h.Key)+1, h.TTL.Milliseconds())
 			args = append(args, h.Fields...)
@@ -110,4 +127,24 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 	}
 	args[count] = effects
 	return args
+}
+
+// known is the name of a queue that may be new to the set of all queues; "" where that is in another slot.
+func (p *index) known(queue string) string {
+	if p.in.f.cluster {
+		return ""
+	}
+	return queue
+}
+
+// left notes the jid of a push that did not enter.
+func left(todo []moving, jid string) {
+	for i := range todo {
+		e := todo[i].Effects
+		for k := 0; e != nil && k < len(e.Push); k++ {
+			if l := e.Push[k].Lock; l != nil && l.JID == jid {
+				e.Left = append(e.Left, jid)
+			}
+		}
+	}
 }

@@ -98,7 +98,8 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 	},
 	"settle": func(t *rapid.T) *scriptCall {
 		c := ownerCall(t)
-		if c.names = append(c.names, keys.Retry, keys.Schedule, keys.Dead, keys.Queues); drawCluster(t) {
+		cluster := drawCluster(t)
+		if c.names = append(c.names, keys.Retry, keys.Schedule, keys.Dead, keys.Queues); cluster {
 			c.names = []string{indexA, indexA, indexA, indexA, indexA}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "groups") {
@@ -146,7 +147,17 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.add(effects)
 			for range effects {
 				texts := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "pushes")
-				switch rapid.IntRange(0, 2).Draw(t, "kind") {
+				kind := rapid.IntRange(0, 5).Draw(t, "kind")
+				if cluster && (kind == 1 || kind == 4) { // the schedule set is elsewhere
+					kind--
+				}
+				switch kind {
+				case 3:
+					c.add("unique", 8, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, c.key(queueA), "a", "", "", texts[0])
+				case 4:
+					c.add("unique", 8, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, "", "", "", "2.5", texts[0])
+				case 5:
+					c.add("lock", 3, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), rapid.SampledFrom([]int{0, 60000}).Draw(t, "ms"))
 				case 0:
 					c.add("push", 2+len(texts), c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue")), rapid.SampledFrom([]string{"", "a"}).Draw(t, "known"))
 					c.add(anys(texts)...)

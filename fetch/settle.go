@@ -143,7 +143,9 @@ func (p *index) settle(ctx context.Context, moves []Move, refused *error) error 
 			return err
 		}
 		for len(reply) > 1 {
-			if g, err := strconv.Atoi(reply[0]); err == nil && 0 < g && g <= len(groups) {
+			if reply[0] == "d" {
+				left(todo, reply[1])
+			} else if g, err := strconv.Atoi(reply[0]); err == nil && 0 < g && g <= len(groups) {
 				groups[g-1].refused = reply[1]
 			}
 			reply = reply[2:]

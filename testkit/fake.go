@@ -26,8 +26,9 @@ type Pushes struct {
 	tb      testing.TB
 	inline  *runner
 	mu      sync.Mutex
-	all     []Pushed // since the last Clear
-	waiting []Pushed // of those, what was not run yet
+	all     []Pushed          // since the last Clear
+	waiting []Pushed          // of those, what was not run yet
+	locks   map[string]string // of unique jobs: jid by key
 }
 
 // Pushed is one job as it would be in Redis.
@@ -55,7 +56,7 @@ func Inline(tb testing.TB, r *troupe.Registry, mw []troupe.Middleware, opts ...c
 	tb.Helper()
 	p := &Pushes{tb: tb, inline: &runner{tb: tb, registry: r, mw: mw}}
 	p.Client = p.newClient(opts)
-	p.inline.client = p.Client
+	p.inline.client, p.inline.unlock = p.Client, p.unlock
 	return p
 }
 
@@ -98,7 +99,7 @@ func (p *Pushes) Jobs() []Pushed {
 func (p *Pushes) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all, p.waiting = nil, nil
+	p.all, p.waiting, p.locks = nil, nil, nil
 }
 
 // Drain runs the waiting jobs, oldest first and scheduled ones as if they were
@@ -143,7 +144,7 @@ func (p *Pushes) drainOne(ctx context.Context, r *troupe.Registry, mw []troupe.M
 	next := p.waiting[i]
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	p.mu.Unlock()
-	run := runner{tb: p.tb, registry: r, mw: mw, client: p.Client}
+	run := runner{tb: p.tb, registry: r, mw: mw, client: p.Client, unlock: p.unlock}
 	return true, run.run(ctx, next.Payload)
 }
 
@@ -176,7 +177,12 @@ func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.pass {
+		switch unique, err := uniqueOf(cmd); {
+		case err != nil:
+			return err
+		case unique != nil:
+			return h.pushUnique(ctx, cmd, unique, next)
+		case h.pass:
 			return next(ctx, cmd)
 		}
 		return fmt.Errorf("testkit: a fake client has no answer to %s", cmd.Name())

@@ -79,6 +79,7 @@ type runner struct {
 	registry *troupe.Registry
 	mw       []troupe.Middleware
 	client   *client.Client // of client.FromContext, unless the context has one
+	unlock   func(l *job.Lock, at troupe.UniqueUntil)
 }
 
 func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
@@ -107,6 +108,9 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	if err != nil {
 		return troupe.Kill(err)
 	}
+	lock := job.LockOf(p, false)
+	r.unlock(lock, troupe.UntilStart)
+	defer r.unlock(lock, troupe.UntilDone)
 	kept := job.NewKept(p.JID())
 	ctx = context.WithValue(ctx, jobctx.Kept{}, kept)
 	client.Within(ctx) // it tells kept how to push

@@ -63,3 +63,28 @@ func TestWithinAndChainsOfAFake(t *testing.T) {
 	harness.Equal(t, "order inline", fmt.Sprint(order), fmt.Sprint([]int{1, 2, 3}))
 	harness.Equal(t, "pushed inline", len(inline.All()), 6)
 }
+
+// A fake refuses duplicates until their job has run.
+func TestUniqueOfAFake(t *testing.T) {
+	var r troupe.Registry
+	troupe.Handle(&r, func(context.Context, *troupe.Job[step]) error { return nil })
+	p := testkit.Fake(t)
+	unique := client.Unique(troupe.Unique{})
+	for round := range 2 {
+		if _, err := p.Client.Push(t.Context(), step{1}, unique); err != nil {
+			t.Fatal(err)
+		}
+		if dup := new(client.DuplicateError); !errors.As(push(t, p, unique), &dup) {
+			t.Errorf("round %d: the second push is no duplicate", round)
+		}
+		harness.Equal(t, "waiting", len(p.Jobs()), 1)
+		if _, err := p.Drain(t.Context(), &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func push(t *testing.T, p *testkit.Pushes, opts ...client.Option) error {
+	_, err := p.Client.Push(t.Context(), step{1}, opts...)
+	return err
+}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/keys"
 )
 
 // Effects checks what a fetch.Effector owes beside Delivery and Crash: what a move has for effects happens once, in
@@ -65,6 +67,37 @@ var effectOps = []lostOp{
 			})
 			return err
 		})
+	}},
+	{"done, with locks", func(r *rig, f fetch.Fetcher, h *tally) {
+		u := h.inHand
+		h.inHand = slices.Clone(u[3:])
+		h.want = append(h.want, "a unique child")
+		lock := func(name, jid string) *job.Lock {
+			key := keys.Lock(name, u[0].Queue, r.TwoSteps)
+			return &job.Lock{Key: key, JID: jid, For: time.Hour}
+		}
+		for _, l := range []*job.Lock{lock("1", "j1"), lock("2", "somebody"), lock("3", "j3")} {
+			r.must("lock", r.rdb.Set(r.ctx, l.Key, l.JID, time.Minute).Err())
+		}
+		child := func(name string, l *job.Lock) fetch.Push {
+			return fetch.Push{Queue: "a", Payload: []byte(name), Lock: l}
+		}
+		r.eventually("settle", func(ctx context.Context) error {
+			_, err := f.Settle(ctx, []fetch.Move{
+				{Unit: u[0], To: fetch.ToNone, Effects: &fetch.Effects{Lock: lock("1", "j1"), Push: []fetch.Push{child("a unique child", lock("4", "j4")), child("a duplicate", lock("2", "j5"))}}},
+				{Unit: u[1], To: fetch.ToNone, Effects: &fetch.Effects{Lock: lock("2", "j2")}},
+				{Unit: u[2], To: fetch.ToNone, Effects: &fetch.Effects{Lock: lock("3", "j3"), Keep: time.Hour}},
+			})
+			return err
+		})
+		for name, want := range map[string]string{"1": "", "2": "somebody", "3": "j3", "4": "j4"} {
+			if holder := r.rdb.Get(r.ctx, lock(name, "").Key).Val(); holder != want {
+				r.t.Errorf("lock %s: held by %q, expected %q", name, holder, want)
+			}
+		}
+		if ttl := r.rdb.TTL(r.ctx, lock("3", "").Key).Val(); ttl < 50*time.Minute {
+			r.t.Errorf("the lock that is kept lives for %v", ttl)
+		}
 	}},
 	{"stay, with pushes", func(r *rig, f fetch.Fetcher, h *tally) {
 		u := h.inHand

@@ -21,10 +21,15 @@
 --          number of effects, each of them: its kind; how many arguments follow; these:
 --            push  number of the key of a queue, '' for the schedule set; name of the queue if it may be new
 --                  to the set of all queues, else ''; texts, those of the schedule set behind their scores
+--            unique number of the key of a lock; jid; ms to live of the lock; these three of the job: number of the key
+--                  of its queue, '' for the schedule set; the name as above; ''; score; text. It enters unless
+--                  another job holds the lock
+--            lock  number of the key of the lock of the job that is moved; its jid; ms. If it holds the lock, that is
+--                  freed behind the move; with ms it lives so long from now on, and is taken if nobody holds it
 --            hash  number of the key of a hash; its milliseconds to live; names and values of fields
 --          They come first. If one is refused, no push stays and the group is refused.
 --
--- Returns (number of the group, error text) for each group that was refused: then its jobs
+-- Returns ('d', jid) for each unique job that did not enter, and (number of the group, error text) for each group that was refused: then its jobs
 -- are where they were. A job that is not in its list is written all the same: its owner
 -- is not fenced and the call is new, so Redis has fallen back. For one that is only named
 -- the error is ABSENT: it is to be sent. A refused group of to 5 is the only one of its call, which then
@@ -39,8 +44,36 @@ end
 
 -- enter carries out the effect that begins at this argument, and returns what refuses it; with back it takes a
 -- push back that has been entered.
+local out, locked = {}, {}
 local function enter(at, back)
   local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
+  if kind == 'lock' then
+    return
+  elseif kind == 'unique' then
+    local queue = tonumber(ARGV[at + 5])
+    if back then
+      if not locked[at] then return end
+      pcall('DEL', KEYS[key])
+    else
+      local taken = pcall('SET', KEYS[key], ARGV[at + 3], 'NX', 'PX', ARGV[at + 4])
+      if text(taken) then return text(taken) end
+      if not taken then
+        if pcall('GET', KEYS[key]) ~= ARGV[at + 3] then out[#out + 1], out[#out + 2] = 'd', ARGV[at + 3] end
+        return
+      end
+      locked[at] = true
+    end
+    if not back and queue then
+      return text(write('4', KEYS[queue], ARGV[at + 6], ARGV[last]))
+    elseif not back then
+      return text(write('2', nil, nil, ARGV[last - 1], ARGV[last]))
+    elseif queue then
+      pcall('LTRIM', KEYS[queue], '1', '-1')
+    else
+      pcall('ZREM', KEYS[3], ARGV[last])
+    end
+    return
+  end
   if kind == 'hash' then
     if back then return end
     local err = text(pcall('HSET', KEYS[key], unpack(ARGV, first, last)))
@@ -59,13 +92,25 @@ local function enterAll(effects)
   for i, at in ipairs(effects) do
     local err = enter(at)
     if err then
+      if locked[at] then pcall('DEL', KEYS[tonumber(ARGV[at + 2])]) end
       for k = i - 1, 1, -1 do enter(effects[k], true) end
       return err
     end
   end
 end
 
-local out, at, group = {}, 3, 0
+-- unlock frees the lock of a job that is moved, or moves its end.
+local function unlock(at)
+  local lock, jid, ms = KEYS[tonumber(ARGV[at + 2])], ARGV[at + 3], ARGV[at + 4]
+  local holder = pcall('GET', lock)
+  if ms ~= '0' then
+    if not holder or holder == jid then pcall('SET', lock, jid, 'PX', ms) end
+  elseif holder == jid then
+    pcall('DEL', lock)
+  end
+end
+
+local at, group = 3, 0
 while at <= #ARGV do
   group = group + 1
   local list, field, length, to = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -84,7 +129,8 @@ while at <= #ARGV do
   local effects = {}
   at = at + 1
   for i = 1, tonumber(ARGV[at - 1]) do
-    effects[i], at = at, at + 2 + tonumber(ARGV[at + 1])
+    effects[i] = at -- both at once go wrong in miniredis
+    at = at + 2 + tonumber(ARGV[at + 1])
   end
   err = err or enterAll(effects)
   if to == '5' then
@@ -102,6 +148,9 @@ while at <= #ARGV do
     end
     dropped(list, field)
     if ARGV[first - 3] ~= '' then bound(KEYS[4], ARGV[first - 3]) end
+  end
+  for _, effect in ipairs(err and {} or effects) do
+    if ARGV[effect] == 'lock' then unlock(effect) end
   end
 end
 confirm()

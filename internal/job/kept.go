@@ -11,6 +11,7 @@ type Push struct {
 	Queue   string // bare name
 	Score   string // of the member of the schedule set, in seconds since the epoch; "" puts the job into Queue
 	Payload []byte
+	Lock    *Lock // of a unique job: it enters unless another one holds this; nil: it is not unique
 }
 
 // What a run keeps at most.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/work"
@@ -44,36 +45,74 @@ func (r *Run) chained() error {
 	return nil
 }
 
-// pushes are what the job pushes as it is acked, nil for nothing.
-func (r *Run) pushes() *fetch.Effects {
+// locked reads the lock of a unique job.
+func (r *Run) locked() {
+	if !job.MayLock(r.w.Unit.Payload) {
+		return
+	}
+	lock := job.LockOf(r.payload, r.env.Cluster)
+	if lock != nil && lock.Until != troupe.UntilPeriod && r.env.Reaches(r.w.Unit.Queue, lock.Key) == nil {
+		r.lock = lock
+	}
+}
+
+// unlockAtStart frees the lock of a job that holds it until its first run starts. False if the job is not ours any more.
+func (r *Run) unlockAtStart() bool {
+	lock := r.lock
+	if lock == nil || lock.Until != troupe.UntilStart {
+		return true
+	}
+	r.lock = nil
+	move := work.NewMove(r.w, fetch.Move{To: fetch.ToStay, Stay: &fetch.Stay{}, Effects: &fetch.Effects{Lock: lock}})
+	r.env.Settler.Submit(move)
+	r.awaitDone(move)
+	return move.Err == nil && move.Stay.Done
+}
+
+// effects are those of the end of the run: its pushes if it is done, and what becomes of its lock, which lives until
+// for so long after that time if the job goes on, or is freed. nil for nothing.
+func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effects {
+	if len(pushes) == 0 && r.lock == nil {
+		return nil
+	}
+	e := &fetch.Effects{Push: pushes, Lock: r.lock}
+	if r.lock != nil && goesOn {
+		e.Keep = r.lock.For + max(0, due.Sub(r.ended))
+	}
+	return e
+}
+
+// pushes are what the job pushes as it is acked.
+func (r *Run) pushes() []job.Push {
 	pushes := r.job.kept.Load().End(true)
 	if len(r.behind) > 0 {
 		pushes = append(pushes, job.Next(r.behind, r.jid, r.ended, r.env.Timestamps))
 	}
-	if len(pushes) == 0 {
-		return nil
-	}
-	return &fetch.Effects{Push: pushes}
+	return pushes
 }
 
-// doneWith acks the job in a call that pushes as well. It is told of when it is in Redis.
+// doneWith acks the job in a call that has effects. It is told of when it is in Redis.
 func (r *Run) doneWith(effects *fetch.Effects) {
 	r.submit(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: effects}, func() {
 		if r.w.Iterated != "" {
 			r.env.Acked([]*work.Item{r.w})
 		}
-		r.tellDone(len(effects.Push))
+		r.tellDone(len(effects.Push), effects.Left)
 	})
 }
 
 // tellDone tells that the job is done.
-func (r *Run) tellDone(pushed int) {
+func (r *Run) tellDone(pushed int, left []string) {
+	pushed -= len(left)
 	if r.env.Wanted.Load() {
-		r.publish(event.JobDone{JobEvent: r.now(), Elapsed: r.elapsed, Pushed: pushed})
+		r.publish(event.JobDone{JobEvent: r.now(), Elapsed: r.elapsed, Pushed: pushed, Left: left})
 	}
 	line := r.line(r.env.DoneLevel, job.Done.Logged())
 	if pushed > 0 {
 		line = line.Int("pushed", pushed)
+	}
+	if len(left) > 0 {
+		line = line.Int("duplicates_left_out", len(left))
 	}
 	line.Msg("job done")
 }

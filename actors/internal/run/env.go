@@ -40,6 +40,7 @@ type Env struct {
 
 	// Reaches tells whether the effects of a job of this queue may be on a key; if not, why.
 	Reaches func(queue, key string) error
+	Cluster bool // Redis is one
 
 	Timestamps      troupe.Timestamps
 	DoneLevel       zerolog.Level // Config.DoneLevel

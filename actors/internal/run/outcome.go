@@ -67,12 +67,12 @@ func (r *Run) decide() {
 		return
 	}
 	if r.err == nil {
-		if effects := r.pushes(); effects != nil {
+		if effects := r.effects(r.pushes(), false, r.ended); effects != nil {
 			r.doneWith(effects)
 			return
 		}
 		r.acked, r.handed = true, true // by done
-		r.tellDone(0)
+		r.tellDone(0, nil)
 		return
 	}
 	r.publish(r.failure())

@@ -48,6 +48,7 @@ type Run struct {
 
 	iteration *iteration        // nil if the job is not iterable
 	behind    []*troupe.Payload // the jobs of a chain behind this one
+	lock      *job.Lock         // of a unique job that holds it until it is done; else nil
 }
 
 // facts are what is known of a job once its run has begun. The run that gives another one up
@@ -217,6 +218,7 @@ func (r *Run) perform() {
 			r.env.Traffic.Waited(r.w.Unit.Queue, r.started.Sub(pushed))
 		}
 	}
+	r.locked()
 	if r.elsewhere() {
 		return
 	}
@@ -245,6 +247,10 @@ func (r *Run) perform() {
 		return
 	}
 	if r.err = r.chained(); r.err != nil {
+		return
+	}
+	if !r.unlockAtStart() {
+		r.payload = nil
 		return
 	}
 	ctx := context.Context(&r.job)

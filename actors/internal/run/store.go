@@ -1,6 +1,8 @@
 package run
 
 import (
+	"time"
+
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors/internal/retry"
@@ -13,12 +15,17 @@ import (
 func (r *Run) move(dec retry.Decision) fetch.Move {
 	m := fetch.Move{Unit: r.w.Unit, Queue: dec.Queue, Score: dec.Score, Payload: dec.Payload, Trim: dec.Trim}
 	m.To, _ = dec.Outcome.To()
+	due := time.UnixMicro(int64(dec.Score * 1e6))
+	m.Effects = r.effects(nil, m.To != fetch.ToDead, due)
 	return m
 }
 
 // settle writes the decision; false when it did not come into Redis by our hand.
 func (r *Run) settle(dec retry.Decision) bool {
 	if dec.Outcome == retry.Drop {
+		if r.lock != nil {
+			return r.await(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: r.effects(nil, false, r.ended)})
+		}
 		r.env.Settler.Ack(r.w)
 		r.handed = true
 		return true
