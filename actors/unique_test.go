@@ -64,6 +64,14 @@ func TestALockEndsWithItsJob(t *testing.T) {
 				t.Errorf("another job: %v", err)
 			}
 			harness.Equal(t, "in the queue", rdb.LLen(ctx, "queue:default").Val(), 1)
+			// a whole record that holds its own lock is pushed anew, as from the retry set
+			record, err := troupe.ParsePayload([]byte(rdb.RPop(ctx, "queue:default").Val()))
+			if err == nil {
+				_, err = push.PushPayload(ctx, record)
+			}
+			if err != nil || rdb.LLen(ctx, "queue:default").Val() != 1 {
+				t.Errorf("a record that holds its lock: %v", err)
+			}
 			harness.Equal(t, "locks", count(), 2)
 			k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Capsules: []actors.Capsule{{Queues: fetch.Strict{"default"}}}})
 			k.Await("it has run", func() bool { return during.Load() >= 0 && k.Settled() })

@@ -119,6 +119,8 @@ func (c *Client) sendUnique(ctx context.Context, entries []entry) []error {
 	for i, text := range reply {
 		var err error
 		switch {
+		case text == "a" && entries[i].lock.Old: // a job from retry, say, that is pushed anew
+			err = first(c.send(ctx, entries[i:i+1]))
 		case text == "" || text == "a":
 			continue
 		case text[0] == 'd':

@@ -44,7 +44,7 @@ end
 
 -- enter carries out the effect that begins at this argument, and returns what refuses it; with back it takes a
 -- push back that has been entered.
-local out, locked = {}, {}
+local out, entered, locked = {}, {}, {}
 local function enter(at, back)
   local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
   if kind == 'lock' then
@@ -52,16 +52,16 @@ local function enter(at, back)
   elseif kind == 'unique' then
     local queue = tonumber(ARGV[at + 5])
     if back then
-      if not locked[at] then return end
-      pcall('DEL', KEYS[key])
+      if not entered[at] then return end
+      if locked[at] then pcall('DEL', KEYS[key]) end
     else
       local taken = pcall('SET', KEYS[key], ARGV[at + 3], 'NX', 'PX', ARGV[at + 4])
       if text(taken) then return text(taken) end
-      if not taken then
-        if pcall('GET', KEYS[key]) ~= ARGV[at + 3] then out[#out + 1], out[#out + 2] = 'd', ARGV[at + 3] end
+      if not taken and pcall('GET', KEYS[key]) ~= ARGV[at + 3] then
+        out[#out + 1], out[#out + 2] = 'd', ARGV[at + 3]
         return
       end
-      locked[at] = true
+      entered[at], locked[at] = true, taken and true or nil
     end
     if not back and queue then
       return text(write('4', KEYS[queue], ARGV[at + 6], ARGV[last]))

@@ -38,6 +38,7 @@ type Lock struct {
 	JID   string
 	For   time.Duration
 	Until troupe.UniqueUntil
+	Old   bool // the job was pushed before: it may hold the lock
 }
 
 // MarkUnique has SealLock make p unique by u.
@@ -59,7 +60,8 @@ func SealLock(p *troupe.Payload, cluster bool) (*Lock, error) {
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return nil, fmt.Errorf("%s is %.60q, expected what client.Unique writes", LockField, raw)
 	}
-	if t.Digest == "" {
+	old := t.Digest != ""
+	if !old {
 		if t.Across && cluster {
 			return nil, fmt.Errorf("Unique.Across is true, expected false on a Redis Cluster, where each queue is in a slot of its own")
 		}
@@ -74,7 +76,9 @@ func SealLock(p *troupe.Payload, cluster bool) (*Lock, error) {
 		}
 		p.Set(LockField, text)
 	}
-	return t.lock(p, cluster), nil
+	l := t.lock(p, cluster)
+	l.Old = old
+	return l, nil
 }
 
 // LockOf is the lock of a job of the queue in Redis; nil if it has none.

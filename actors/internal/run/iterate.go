@@ -185,6 +185,9 @@ func (r *Run) keepPlace() {
 	switch {
 	case !begun:
 	case r.err == nil && finished:
+		if k := r.iteration; k.stay != nil { // refused by Redis until now: it comes before the ack
+			r.awaitDone(k.stay)
+		}
 		r.w.Iterated = r.iteration.jid // deleted after the ack
 	case r.err != nil:
 		r.savePlace(last)
