@@ -71,10 +71,10 @@ func withZone(text string) error {
 	alone, zone := strings.TrimRight(text[:at], " \t"), text[at+1:]
 	interval, line, err := every(alone)
 	if err != nil || interval == 0 {
-		return nil //nolint:nilerr // the interval is none, so this is a text of another kind
+		return nil // the interval is none: this is a text of another kind
 	}
 	if _, err := Zone(zone); err != nil {
-		return nil //nolint:nilerr // the same
+		return nil
 	}
 	want := strconv.Quote(alone)
 	if line != "" {
