@@ -30,7 +30,7 @@ type (
 	//	// 5 s or longer, and the daemon is neither quiet nor stopping nor fenced.
 	//	Ready Check
 	//	Busy, Slots int            // jobs that run, and processors
-	//	Running     map[string]int // jobs that were fetched and are not settled, by queue
+	//	Running     map[string]int // the jobs, by queue
 	Health = show.Health
 
 	// Check is the answer to one question about a daemon: the reasons against it, at most 20. Without any it is yes, and OK.
