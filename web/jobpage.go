@@ -32,6 +32,7 @@ type jobPage struct {
 	Href      string          `json:"-"` // of the place
 	Acts      jobActs         `json:"-"`
 	Clock     string          `json:"-"` // the address of the periodic job that has pushed it
+	ByJob     string          `json:"-"` // the address of the job that has pushed it with its ack
 	Events    string          `json:"-"` // about a process, where the id looks like one
 }
 
@@ -82,6 +83,9 @@ func (r *request) jobPage() (*page, error) {
 	}
 	if x.Periodic != nil && addressable(x.Periodic.Name) {
 		p.Clock = r.link("/periodic/{name}", "periodic", x.Periodic.Name)
+	}
+	if x.Parent != "" && addressable(x.Parent) {
+		p.ByJob = r.url("jobs", x.Parent)
 	}
 	if x.Record == nil && strings.Count(jid, ":") == 2 {
 		p.Events = r.eventsAbout(jid)
@@ -168,7 +172,7 @@ func (p *jobPage) running(r *request, jid string) error {
 func (p *jobPage) fields(payload *troupe.Payload) {
 	for key := range payload.Keys() {
 		switch key {
-		case "args", "error_backtrace", "class", "jid", "queue", "tags", "error_class", "error_message":
+		case "args", "error_backtrace", "class", "jid", "queue", "tags", "error_class", "error_message", "t_parent":
 			continue
 		}
 		raw, _ := payload.Get(key)

@@ -20,6 +20,7 @@ var kinds = map[string]string{
 	"plain":     `{"class":"Pay","args":[{"password":"` + planted + `"},"https://x/?api_key=` + planted + `"],"unique_args":[{"token":"` + planted + `"}]`,
 	"wrapped":   `{"class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"Cleanup","args":[{"job_class":"Cleanup","arguments":[{"token":"` + planted + `","_aj_symbol_keys":["token"]}]}]`,
 	"mail":      `{"class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"ActionMailer::MailDeliveryJob","args":[{"job_class":"ActionMailer::MailDeliveryJob","arguments":["Notifier","welcome","deliver_now",{"args":[{"secret":"` + planted + `"}],"_aj_ruby2_keywords":["args"]}]}]`,
+	"chained":   `{"class":"First","args":[],"t_next":["{\"class\":\"Sealed\",\"queue\":\"mail\",\"encrypt\":true,\"args\":[1,\"` + planted + `\"]}"]`,
 	"encrypted": `{"class":"Sealed","encrypt":true,"args":[1,"` + planted + `"]`,
 }
 

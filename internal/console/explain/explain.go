@@ -29,6 +29,8 @@ type Explanation struct {
 
 	Progress *Progress `json:"progress,omitempty"` // of an iterable job that has begun
 	Periodic *Origin   `json:"periodic,omitempty"` // of a job that a periodic job has pushed
+	Parent   string    `json:"parent,omitempty"`   // jid of the job with whose ack it was pushed
+	Chain    *Chain    `json:"chain,omitempty"`    // of a job that has others behind it
 
 	Record   *inspect.JobRecord   `json:"-"` // the job as it was found; nil if it was not
 	Entry    *inspect.SortedEntry `json:"-"` // the same in a set; nil elsewhere
@@ -101,6 +103,7 @@ func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Mas
 		return nil, err
 	}
 	s.clocked()
+	s.linked()
 	if s.x.Place == "" {
 		s.nowhere()
 	}

@@ -57,6 +57,15 @@ func (w *world) do(args ...any) {
 	}
 }
 
+// chainOf is a field t_next of n jobs.
+func chainOf(n int) string {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = fmt.Sprintf(`"{\"class\":\"Step%d\",\"args\":[],\"queue\":\"low\",\"jid\":\"s%d\"}"`, i+1, i+1)
+	}
+	return "[" + strings.Join(texts, ",") + "]"
+}
+
 // push puts the job into a queue; add are further fields.
 func (w *world) push(queue, class, id, add string) {
 	w.t.Helper()
@@ -92,6 +101,17 @@ func TestLives(t *testing.T) {
 		{"tick of a periodic job", func(w *world) {
 			w.push("other", "Waits", jid, `,"troupe_periodic":"nightly","troupe_tick":"2026-11-26T03:00:00Z"`)
 		}, "queue:other: nobody_listens position periodic", "It was pushed by the periodic job nightly, for its tick of 2026-11-26 03:00:00 UTC."},
+		{"child", func(w *world) { w.push("other", "Waits", jid, `,"t_parent":"p1"`) },
+			"queue:other: nobody_listens position parent", "It was pushed by the job p1 as that was done."},
+		{"chain", func(w *world) { w.push("other", "Waits", jid, `,"t_next":`+chainOf(2)) },
+			"queue:other: nobody_listens position chain", "2 more jobs are behind it: next class Step1, queue low; they follow when it is done."},
+		{"last but one of a chain", func(w *world) { w.push("other", "Waits", jid, `,"t_next":`+chainOf(1)) },
+			"queue:other: nobody_listens position chain", "1 more job is behind it: class Step1, queue low; it follows when this one is done."},
+		{"dead in a chain", func(w *world) {
+			w.do("ZADD", "dead", time.Now().Unix(), `{"class":"Waits","args":[],"queue":"other","jid":"`+jid+`","t_next":`+chainOf(3)+`}`)
+		}, "dead: killed chain", "3 more jobs are behind it: next class Step1, queue low; a retry carries on with them."},
+		{"broken chain", func(w *world) { w.push("other", "Waits", jid, `,"t_next":["secret"]`) },
+			"queue:other: nobody_listens position broken_chain", "Its field t_next is no list of jobs, so the chain cannot be carried on: it goes to the dead set instead of a run."},
 		{"nobody listens", func(w *world) { w.push("other", "Waits", jid, "") },
 			"queue:other: nobody_listens position", "No process listens on the queue other."},
 		{"all busy", func(w *world) {

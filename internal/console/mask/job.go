@@ -8,6 +8,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -88,6 +89,8 @@ func (m *Masker) Payload(r *inspect.JobRecord) *troupe.Payload {
 			}
 		case "tags":
 			masked.Set(key, m.texts(raw))
+		case "t_next": // the jobs of a chain behind this one
+			masked.Set(key, m.behind(r, raw))
 		case "error_backtrace":
 			masked.Set(key, m.backtrace(r, raw))
 		default:
@@ -95,6 +98,23 @@ func (m *Masker) Payload(r *inspect.JobRecord) *troupe.Payload {
 		}
 	}
 	return masked
+}
+
+// behind are the jobs of a chain behind a job, each of them masked as a job is.
+func (m *Masker) behind(r *inspect.JobRecord, raw json.RawMessage) json.RawMessage {
+	jobs, err := r.Behind()
+	if err != nil {
+		return json.RawMessage(Masked)
+	}
+	texts := make([]string, len(jobs))
+	for i := range jobs {
+		texts[i] = m.Bytes(&jobs[i])
+	}
+	text, err := job.EncodeJSON(texts)
+	if err != nil {
+		return json.RawMessage(Masked)
+	}
+	return text
 }
 
 // field is another field of a job: those of current attributes (cattr) are the program's own.
