@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/supervisor"
@@ -147,6 +148,19 @@ func (w *worker) registry() *troupe.Registry {
 		},
 		// HangOnce never ends on its first run, unless it is told to.
 		"HangOnce": func(ctx context.Context, p *troupe.Payload) error {
+			if ctx.Value(begun{}) == int64(1) {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		},
+		// FanOnce pushes three jobs into the queue low with its ack, and then does as HangOnce does.
+		"FanOnce": func(ctx context.Context, _ *troupe.Payload) error {
+			for i := range 3 {
+				if _, err := client.Within(ctx).PushClass(ctx, "Record", []any{i}, client.Queue("low")); err != nil {
+					return err
+				}
+			}
 			if ctx.Value(begun{}) == int64(1) {
 				<-ctx.Done()
 				return context.Cause(ctx)
