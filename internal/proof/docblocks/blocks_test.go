@@ -36,7 +36,8 @@ func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
 // or of the comments of a folder, has in mind. testdata/common.go is for all.
 var prelude = map[string][]string{
 	"README.md":           {"examples/quickstart/main.go", "examples/iterable/main.go", "internal/proof/docblocks/testdata/readme.go"},
-	"docs/guide.md":       {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/reliability.go"},
+	"docs/guide.md":       {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/reliability.go", "internal/proof/docblocks/testdata/effects.go"},
+	"docs/effects.md":     {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/effects.go"},
 	"docs/reliability.md": {"internal/proof/docblocks/testdata/reliability.go"},
 	"docs/go-workers.md":  {"internal/proof/docblocks/testdata/goworkers.go"},
 	"docs/laravel.md":     {"internal/proof/docblocks/testdata/laravel.go"},

@@ -1,0 +1,18 @@
+package testdata
+
+// Jobs of the page about effects.
+type (
+	Receipt    struct{ AccountID int64 }
+	Newsletter struct{ Addresses []string }
+	Mail       struct{ To string }
+	Import     struct{ File string }
+	Check      struct{}
+	Publish    struct{}
+)
+
+func (Receipt) Class() string    { return "Receipt" }
+func (Newsletter) Class() string { return "Newsletter" }
+func (Mail) Class() string       { return "Mail" }
+func (Import) Class() string     { return "Import" }
+func (Check) Class() string      { return "Check" }
+func (Publish) Class() string    { return "Publish" }
