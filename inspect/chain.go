@@ -11,7 +11,7 @@ import (
 // it was not pushed so.
 func (r *JobRecord) Parent() string { return job.Parent(r.Payload) }
 
-// Behind are the jobs of a chain behind this one (client.PushChain), the next first; nil if there are none. They are
+// Behind are the jobs of a chain behind this one (Client.PushChain of package client), the next first; nil if there are none. They are
 // in Redis as a part of this job alone. Of a job that is cut it is an error.
 func (r *JobRecord) Behind() ([]JobRecord, error) {
 	if r.Cut() && job.MayChain([]byte(r.Raw)) {

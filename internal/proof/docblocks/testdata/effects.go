@@ -1,14 +1,18 @@
 package testdata
 
 // Jobs of the page about effects.
-type (
-	Receipt    struct{ AccountID int64 }
-	Newsletter struct{ Addresses []string }
-	Mail       struct{ To string }
-	Import     struct{ File string }
-	Check      struct{}
-	Publish    struct{}
-)
+
+type Receipt struct{ AccountID int64 }
+
+type Newsletter struct{ Addresses []string }
+
+type Mail struct{ To string }
+
+type Import struct{ File string }
+
+type Check struct{}
+
+type Publish struct{}
 
 func (Receipt) Class() string    { return "Receipt" }
 func (Newsletter) Class() string { return "Newsletter" }
