@@ -26,7 +26,7 @@ func (e *angry) Error() string {
 	if e.now.Load() {
 		panic("a bug in an error of the user's")
 	}
-	return "calm"
+	return "quiet"
 }
 
 // A hook of the logger that panics at every line costs lines, and perhaps actors; the process

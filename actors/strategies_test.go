@@ -139,12 +139,12 @@ func TestPanickingFetcherLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
 		var takes, settles atomic.Int64
-		var calm atomic.Bool
+		var quiet atomic.Bool
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.Nop(),
 			Capsules: []actors.Capsule{{Concurrency: 2, Fetch: func(e fetch.Env) (fetch.Fetcher, error) {
 				f, err := fetch.NewReliable(e)
-				return panickingFetcher{f, &takes, &settles, &calm}, err
+				return panickingFetcher{f, &takes, &settles, &quiet}, err
 			}}},
 		})
 		push(k, 20, script.OK())
@@ -158,7 +158,7 @@ func TestPanickingFetcherLosesNothing(t *testing.T) {
 				t.Errorf("job %s ran %d times", jid, n)
 			}
 		}
-		calm.Store(true)
+		quiet.Store(true)
 		time.Sleep(time.Minute) // the backoffs are over
 		synctest.Wait()
 		if k.Tree().Find("launcher/default").Restarts == 0 {
@@ -175,18 +175,18 @@ func TestPanickingFetcherLosesNothing(t *testing.T) {
 type panickingFetcher struct {
 	fetch.Fetcher
 	takes, settles *atomic.Int64
-	calm           *atomic.Bool // it panics no more
+	quiet          *atomic.Bool // it panics no more
 }
 
 func (f panickingFetcher) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
-	if len(acks) > 0 && f.takes.Add(1)%3 == 1 && !f.calm.Load() {
+	if len(acks) > 0 && f.takes.Add(1)%3 == 1 && !f.quiet.Load() {
 		panic("a fetcher of a third party")
 	}
 	return f.Fetcher.Take(ctx, n, acks)
 }
 
 func (f panickingFetcher) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
-	if f.settles.Add(1) <= 12 && !f.calm.Load() {
+	if f.settles.Add(1) <= 12 && !f.quiet.Load() {
 		panic("a fetcher of a third party")
 	}
 	return f.Fetcher.Settle(ctx, moves)

@@ -155,7 +155,7 @@ func TestAMemberThatIsTooLargeStopsNobody(t *testing.T) {
 }
 
 // While Redis is away nothing is taken for too large, however long that lasts.
-func TestAnOutageSetsNothingAside(t *testing.T) {
+func TestAnOutageMovesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := testkit.NewMemory(t)
 		faults := chaos.NewProxy(t, mem.Options())

@@ -95,7 +95,7 @@ func TestDeciderThatHangsIsNotAskedAgainBeforeItReturns(t *testing.T) {
 
 // The same class on many processors is a bad job; many classes on one are a sick
 // processor.
-func TestDeciderTellsABadJobFromASickActor(t *testing.T) {
+func TestDeciderTellsABadJobFromABadActor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 3)
