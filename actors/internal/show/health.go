@@ -33,7 +33,7 @@ type Health struct {
 	Ready Check
 
 	Busy, Slots int            // jobs that run, and processors
-	Running     map[string]int // the jobs, by queue
+	Running     map[string]int // jobs that were fetched and are not settled, by queue
 }
 
 // Check is the answer to one question about a daemon: the reasons against it, at most 20. Without any it is yes.

@@ -48,7 +48,7 @@ type Capsule struct {
 	Starting  map[string]bool        // processors that take no jobs yet, by path
 	Spare     map[string]bool        // processors that the capsule has no more, since it has fewer by now, by path
 	Working   map[string]tree.JobRef // jobs that processors run, by path
-	Unsettled map[string]int         // the jobs, by queue
+	Unsettled map[string]int         // jobs that were fetched and are not settled, by queue
 
 	Unresponsive      []tree.Unresponsive // the oldest of them
 	UnresponsiveCount int
