@@ -29,7 +29,8 @@ func TestWhatMayBeMeant(t *testing.T) {
 		"stats --frobnicate":             `troupe stats has no flag --frobnicate, see troupe stats --help`,
 		"stats --json=perhaps":           `--json is "perhaps", expected true or false`,
 		"jobs list":                      `got 0 arguments, expected: troupe jobs list SET|running|queue:NAME`,
-		"jobs cancel dead d1":            `got 2 arguments, expected: troupe jobs cancel JID`,
+		"jobs cancel":                    `got 0 arguments, expected: troupe jobs cancel [SET|running|queue:NAME] JID`,
+		"jobs cancel ded d1":             `(did you mean dead?)`,
 		"jobs list ded":                  `(did you mean dead?)`,
 		"jobs retry deadd x":             `(did you mean dead?)`,
 		"jobs list dead --limit -1":      `--limit is "-1", expected a whole number from 0`,
@@ -143,6 +144,28 @@ func TestShowInAPlace(t *testing.T) {
 	got := call(t.Context(), "jobs", "show", "dead", "s1", "--redis", url)
 	if got.code != 2 || !strings.Contains(got.err, "no job s1 is in dead; troupe explain s1 looks everywhere") {
 		t.Error(got)
+	}
+}
+
+// With a place before its name a job is cancelled only if it is there.
+func TestCancelInAPlace(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	fill(t, rdb)
+	for _, c := range []struct {
+		line string
+		code int
+		want string
+	}{
+		{"jobs cancel scheduled r1", 2, "no job r1 is in scheduled; troupe explain r1 looks everywhere"},
+		{"jobs cancel queue:low q2", 2, "no job q2 is in queue:low"},
+		{"jobs cancel retry r1", 0, "cancelled r1: it was to be retried and is deleted"},
+		{"jobs cancel queue:default q2", 0, "cancelled q2: it waited in the queue default and is deleted"},
+		{"jobs cancel retry r1", 2, "no job r1 is in retry"},
+	} {
+		if got := call(t.Context(), append(strings.Fields(c.line), "--redis", url)...); got.code != c.code || !strings.Contains(got.out+got.err, c.want) {
+			t.Errorf("troupe %s: %s, expected %d and %s", c.line, got, c.code, c.want)
+		}
 	}
 }
 
