@@ -281,7 +281,7 @@ func Spread(d time.Duration) Option {
 }
 
 // BatchSize is for bulk pushes: how many jobs share a round trip: by default
-// 1,000, and 100 if they are scheduled.
+// 1,000, and 100 if they are scheduled. Below 1 the push is a *FieldError.
 func BatchSize(n int) Option {
 	return func(o *options) {
 		if n <= 0 {

@@ -12,7 +12,7 @@ import (
 
 // This file has what values say that New did not make, or made of nothing.
 
-var errNotMade = errors.New("inspect: no redis client: got nil or a zero value, want what inspect.New makes of one that is connected to the Redis of the jobs")
+var errNotMade = errors.New("inspect: no redis client: got nil or a zero value, expected what inspect.New makes of one that is connected to the Redis of the jobs")
 
 // nowhere is a client of which every command fails.
 var nowhere = sync.OnceValue(func() redis.UniversalClient {

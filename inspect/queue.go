@@ -113,11 +113,11 @@ func (q *Queue) SetPaused(ctx context.Context, paused bool) error {
 	return q.wrap("pause", q.in().db().SAdd(ctx, keys.Paused, q.Name).Err())
 }
 
-// Page returns limit jobs from offset on, the newest first, and how many there
-// are in all.
+// Page returns limit jobs (1 or more) from offset on (0 is the newest), the newest first, and how
+// many there are in all. Behind the last there are none, without an error.
 func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob, size int64, err error) {
 	if offset < 0 || limit < 1 {
-		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.Name, offset, limit)
+		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, expected at least 0 and 1", q.Name, offset, limit)
 	}
 	length := redis.NewIntCmd(ctx, "llen", q.key())
 	page, err := q.in().page(ctx, fromHead, q.key(), offset, limit, length)

@@ -138,7 +138,7 @@ func (j *QueuedJob) Move(ctx context.Context, to *Queue) (Outcome, error) {
 // Takes returns why no job can be moved into the queue; nil if one can.
 func (q *Queue) Takes() error {
 	if q.Name == "" || strings.HasSuffix(q.Name, keys.SuspectsSuffix) {
-		return fmt.Errorf("got the queue %q to move to, want a name that is not empty and does not end with %s", q.Name, keys.SuspectsSuffix)
+		return fmt.Errorf("got the queue %q to move to, expected a name that is not empty and does not end with %s", q.Name, keys.SuspectsSuffix)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ type hashOfRuns struct {
 
 // Runs returns what classes have run from a time ago until now, by class in spans of a length, the
 // oldest first: of all classes that have run, or of those that are named. Redis knows minutes for
-// eight hours, and spans of ten minutes for three days. It costs two commands for each minute,
+// eight hours, and spans of ten minutes for three days; a length below a minute is an error. It costs two commands for each minute,
 // and one for each class and minute with a run.
 func (i *Inspector) Runs(ctx context.Context, ago, length time.Duration, classes ...string) (map[string][]Runs, error) {
 	if length < time.Minute {

@@ -67,17 +67,17 @@ func (s *JobSet) wake(ctx context.Context) { _ = s.in().db().Publish(ctx, keys.W
 func scoreOf(t time.Time) (string, error) {
 	score := scores.Of(t)
 	if score < 0 {
-		return "", fmt.Errorf("got the time %s, want 1970 or later", t.UTC().Format(time.RFC3339))
+		return "", fmt.Errorf("got the time %s, expected 1970 or later", t.UTC().Format(time.RFC3339))
 	}
 	return scores.Format(score), nil
 }
 
-// Page returns limit entries from offset on, the highest score first or the lowest, and how
-// many there are in all.
+// Page returns limit entries (1 or more) from offset on (0 is the first), the highest score first or
+// the lowest, and how many there are in all. Behind the last there are none, without an error.
 func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) (entries []*SortedEntry, size int64, err error) {
 	s = s.made()
 	if offset < 0 || limit < 1 {
-		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, want at least 0 and 1", s.Name, offset, limit)
+		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, expected at least 0 and 1", s.Name, offset, limit)
 	}
 	where := fromHigh
 	if lowestFirst {
@@ -165,7 +165,7 @@ func (s *JobSet) Lookup(ctx context.Context, key string) (*SortedEntry, error) {
 	number, jid, ok := strings.Cut(key[sign:], "-")
 	score, err := strconv.ParseFloat(key[:sign]+number, 64)
 	if !ok || err != nil || math.IsNaN(score) {
-		return nil, fmt.Errorf("look up an entry of set %s: got key %.100q, want SCORE-JID", s.Name, key)
+		return nil, fmt.Errorf("look up an entry of set %s: got key %.100q, expected SCORE-JID", s.Name, key)
 	}
 	for e, err := range s.Fetch(ctx, score, score, "") {
 		if err != nil {

@@ -73,8 +73,8 @@ func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// ResetStats sets the totals "processed" and "failed" to 0, both if none is named. The days
-// of the History stay.
+// ResetStats sets the totals "processed" and "failed" to 0, both if none is named; another
+// name is an error. The days of the History stay.
 func (i *Inspector) ResetStats(ctx context.Context, which ...string) error {
 	if len(which) == 0 {
 		which = []string{"failed", "processed"}
@@ -82,7 +82,7 @@ func (i *Inspector) ResetStats(ctx context.Context, which ...string) error {
 	var pairs []any
 	for _, s := range which {
 		if s != "processed" && s != "failed" {
-			return fmt.Errorf(`reset stats: got %q, want "processed" or "failed"`, s)
+			return fmt.Errorf(`reset stats: got %q, expected "processed" or "failed"`, s)
 		}
 		pairs = append(pairs, "stat:"+s, 0)
 	}
@@ -112,7 +112,7 @@ const maxHistory = 5 * 365
 // nothing has zeros.
 func (i *Inspector) History(ctx context.Context, days int, last time.Time) ([]DayStats, error) {
 	if days < 1 || days > maxHistory {
-		return nil, fmt.Errorf("read history: got %d days, want 1 to %d", days, maxHistory)
+		return nil, fmt.Errorf("read history: got %d days, expected 1 to %d", days, maxHistory)
 	}
 	if last.IsZero() {
 		last = time.Now()
