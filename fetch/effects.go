@@ -31,6 +31,7 @@ type Effects struct {
 //	Queue   string // bare name
 //	Score   string // of the member of the schedule set, in seconds since the epoch; "" puts the job into Queue
 //	Payload []byte
+//	Lock    *Lock // of a unique job: it enters unless another one holds this; nil: it is not unique
 type Push = job.Push
 
 // Hash is a hash that is written with a Move, and its time to live.
