@@ -92,7 +92,7 @@ func (o *Outbox) Once(ctx context.Context) (n int, err error) {
 		if err == nil {
 			_, err = o.jobs.PushPayload(ctx, p)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, client.ErrStopped) { // a duplicate of a unique job is done with
 			return 0, fmt.Errorf("relay: %w", err)
 		}
 	}

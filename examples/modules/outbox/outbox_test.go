@@ -108,3 +108,28 @@ func TestWhatIsPushedAndNotCommittedIsPushedAgain(t *testing.T) {
 		t.Errorf("%d jobs in the queue", len(list))
 	}
 }
+
+// TestADuplicateHoldsNobodyUp has two jobs that are the same, and one behind them.
+func TestADuplicateHoldsNobodyUp(t *testing.T) {
+	db := sql.OpenDB(&table{})
+	m := testkit.NewMemory(t)
+	box := outbox.New(db, m.Client)
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []int{1, 1, 2} {
+		if _, err := box.Push(t.Context(), tx, Welcome{UserID: user}, client.Unique(troupe.Unique{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := box.Once(t.Context()); n != 3 || err != nil {
+		t.Errorf("relayed %d, %v", n, err)
+	}
+	if n := m.Client.LLen(t.Context(), "queue:mail").Val(); n != 2 {
+		t.Errorf("%d jobs in the queue", n)
+	}
+}
