@@ -40,6 +40,7 @@ type Kept struct {
 	bytes  int
 	before int // how many of them are of the items before the cursor
 	ended  bool
+	used   bool
 }
 
 // NewKept are the pushes of a run of the job with this jid.
@@ -89,7 +90,15 @@ func (k *Kept) Add(pushes ...Push) error {
 		k.pushes = append(k.pushes, p)
 	}
 	k.bytes += size
+	k.used = k.used || len(pushes) > 0
 	return nil
+}
+
+// Used tells whether something was ever kept.
+func (k *Kept) Used() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.used
 }
 
 // Moved notes that the cursor of an iterable job has moved on to its next item. It tells whether so much is kept
@@ -136,6 +145,6 @@ func (k *Kept) End(all bool) []Push {
 	if !all {
 		pushes = pushes[:k.before]
 	}
-	k.pushes, k.ended = nil, true
+	k.pushes, k.before, k.ended = nil, 0, true
 	return pushes
 }

@@ -78,12 +78,16 @@ func (k *iteration) Save(ctx context.Context, it troupe.Iteration) (time.Time, e
 	case k.r.env.Outage.Away():
 		return time.Time{}, errAway
 	}
+	call, cancel := env.Within(ctx)
+	defer cancel()
+	if !k.pushes() {
+		return job.SaveIteration(call, k.r.env.Redis, k.jid, it)
+	}
 	if err := k.push(ctx, it); err != nil {
 		return time.Time{}, err
 	}
-	call, cancel := env.Within(ctx)
-	defer cancel()
-	return job.SaveIteration(call, k.r.env.Redis, k.jid, it)
+	saved, err := job.LoadIteration(call, k.r.env.Redis, k.jid)
+	return saved.Cancelled, err
 }
 
 func (k *iteration) Moved() bool {
@@ -99,15 +103,27 @@ func (k *iteration) Drop() {
 
 var errNotOurs = errors.New("the job is not ours any more")
 
+// pushes tells whether the run has pushed with its cursor. From then on nothing else writes the cursor: one that a run
+// writes which is not ours any more would leave out what the items before it have pushed, or have some push again.
+func (k *iteration) pushes() bool {
+	kept := k.r.job.kept.Load()
+	return kept != nil && kept.Used()
+}
+
 // push has what was pushed before the cursor enter Redis together with it, within ctx. What Redis refuses is
 // tried again by the settler; until it is in Redis nothing else is pushed.
 func (k *iteration) push(ctx context.Context, it troupe.Iteration) error {
-	if kept := k.r.job.kept.Load(); k.stay == nil && kept != nil {
-		k.send(kept.Before(), it)
+	if k.stay != nil { // with a cursor before this one
+		if err := k.stored(ctx); err != nil {
+			return err
+		}
 	}
-	if k.stay == nil {
-		return nil
-	}
+	k.send(k.r.job.kept.Load().Before(), it)
+	return k.stored(ctx)
+}
+
+// stored waits for the stay that is on its way.
+func (k *iteration) stored(ctx context.Context) error {
 	select {
 	case <-k.stay.Done:
 	case <-k.stay.Refused:
@@ -124,9 +140,6 @@ func (k *iteration) push(ctx context.Context, it troupe.Iteration) error {
 
 // send hands pushes to the settler, with the cursor.
 func (k *iteration) send(pushes []job.Push, it troupe.Iteration) {
-	if len(pushes) == 0 {
-		return
-	}
 	k.stay = work.NewMove(k.r.w, fetch.Move{To: fetch.ToStay, Stay: &fetch.Stay{}, Effects: &fetch.Effects{
 		Push: pushes, Hash: &fetch.Hash{Key: keys.Iteration(k.jid), Fields: job.IterationFields(it), TTL: job.IterationTTL},
 	}})
@@ -182,6 +195,9 @@ func (r *Run) keepPlace() {
 		return
 	}
 	last, begun, finished := r.iteration.close()
+	if stay := r.iteration.stay; stay != nil { // what a Save has begun: with the job gone it would find nothing to go with
+		r.awaitDone(stay)
+	}
 	switch {
 	case !begun:
 	case r.err == nil && finished:
@@ -195,24 +211,23 @@ func (r *Run) keepPlace() {
 }
 
 // pushPlace has what an iterable job has pushed enter Redis with the cursor that its run has ended with: all of it if
-// the run was interrupted, else what is before the cursor.
+// the run was interrupted, else what is before the cursor. Neither does if the job is not ours any more.
 func (r *Run) pushPlace(it troupe.Iteration) {
 	k, pushes := r.iteration, r.job.kept.Load().End(job.IsInterrupted(r.err))
-	if k.stay != nil { // what a Save has begun
-		r.awaitDone(k.stay)
-		if k.stayed() != nil {
-			return
-		}
+	if k.stay != nil && k.stayed() != nil {
+		return
 	}
-	if k.send(pushes, it); k.stay != nil {
-		r.awaitDone(k.stay)
-	}
+	k.send(pushes, it)
+	r.awaitDone(k.stay)
 }
 
 // savePlace writes the cursor before the job may run again: it waits for Redis
 // as the settlement that follows would.
 func (r *Run) savePlace(it troupe.Iteration) {
-	r.pushPlace(it)
+	if r.iteration.pushes() {
+		r.pushPlace(it)
+		return
+	}
 	for try := 0; ; try++ {
 		call, cancel := r.env.Call()
 		_, err := job.SaveIteration(call, r.env.Redis, r.iteration.jid, it)
