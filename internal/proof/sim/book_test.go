@@ -22,6 +22,8 @@ type book struct {
 	where  map[string][]string // job -> places, after the last command
 	known  map[string]string   // payload -> job
 	late   bool                // the connection of the last command was gone already
+
+	commands int // so far that may have moved a job
 }
 
 // state is one job.
@@ -43,14 +45,23 @@ type state struct {
 	hand     string          // the Ruby worker that has popped it
 	stray    bool            // on a cluster a late first step has written it when it was done
 	gaps     []gap           // of moves that take two steps
+
+	number   int
+	parent   *state              // the job that pushes it
+	push     *pushing            // and the run; nil: as the next link of a chain
+	entered  int                 // how often it was pushed
+	at       int                 // the command that has done it
+	next     *state              // of its chain
+	pushings []*pushing          // its runs and items
+	last     map[string]*pushing // the last run in each process
+	items    int                 // runs of items
+	ruby     bool                // a Ruby worker has run it
 }
 
 func (b *book) open(w *world) {
 	b.w, b.jobs, b.owners, b.known = w, map[string]*state{}, map[string]*process{}, map[string]string{}
 	for i := range w.plan.Jobs {
-		s := &state{name: fmt.Sprintf("j%x", i+1), plan: &w.plan.Jobs[i], running: map[string]bool{}, begun: map[string]bool{}}
-		b.jobs[s.name] = s
-		b.names = append(b.names, s.name)
+		b.chain(b.add(i+1, &w.plan.Jobs[i]))
 	}
 }
 
@@ -115,6 +126,7 @@ func (b *book) after(o *owner, words []string) {
 	before := b.where
 	b.where = b.look()
 	script := script(words)
+	b.effects(o, script, before)
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
 		s.pushed = s.pushed || len(now) > 0
@@ -288,14 +300,23 @@ func (b *book) runs(o *owner, s *state) {
 
 // ends notes that a run is over and reports whether it is to fail.
 func (b *book) ends(o *owner, s *state) (fails bool) {
-	delete(s.running, o.name)
-	if s.failed < s.plan.Fails {
-		s.failed++
-		s.hits++
+	if s.plan.Items == 0 && b.failed(o, s) {
 		return true
 	}
+	delete(s.running, o.name)
 	s.done++
 	return false
+}
+
+// failed notes that a run fails, if it is to.
+func (b *book) failed(o *owner, s *state) bool {
+	if s.failed >= s.plan.Fails {
+		return false
+	}
+	delete(s.running, o.name)
+	s.failed++
+	s.hits++
+	return true
 }
 
 // left judges what a process has left behind that was stopped in good order.

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,12 +73,27 @@ func TestSeededBugsAreFound(t *testing.T) {
 		{"a promotion on a cluster that leaves no trace", bug{script: instead(edit{"moving-claim", "redis.call('ZADD', KEYS[2], deadline, ARGV[i])", ""})}, "is lost"},
 		{"a promotion on a cluster that is not finished", bug{script: instead(edit{"moving-finish", "for i = 2, n + 1 do redis.call('ZREM', KEYS[2], ARGV[i]) end", ""})}, "to which nothing has happened"},
 		{"a command with keys of two slots", bug{fetcher: wrapped(func(f fetch.Isolator, env fetch.Env) fetch.Fetcher { return &crossing{f, env} })}, "keys of several slots"},
+		{"a stay whose lost reply is repeated", bug{plan: items, fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &oblivious{f.(effector)} })}, "enters again|enters [0-9] times|has pushed 2 times| stands in .* and "},
+		{"pushes after the move", bug{plan: spoiled, script: instead(
+			edit{"settle", "err = err or enterAll(effects)", ""},
+			edit{"settle", "    dropped(list, field)\n    if ARGV", "    enterAll(effects)\n    dropped(list, field)\n    if ARGV"},
+		)}, "which it has pushed, is not there"},
+		{"pushes that are not taken back when one is refused", bug{plan: spoiled, script: instead(edit{"settle", "for k = i - 1, 1, -1 do enter(effects[k], true) end", ""})}, "enters 1 times in a step that settles"},
+		{"a refused push that does not keep its job", bug{plan: spoiled, script: instead(edit{"settle", "err = err or enterAll(effects)", "enterAll(effects)"})}, "which it has pushed, is not there"},
+		{"pushes of a run that is fenced", bug{plan: children, script: instead(
+			edit{"settle", "if string.sub(mark, 1, 6) == 'fenced' then", "local fenced = string.sub(mark, 1, 6) == 'fenced'\nif fenced and not string.find(table.concat(ARGV, ' '), ' push ') then"},
+			edit{"settle", "if mark ~= ARGV[1] then", "if mark ~= ARGV[1] and not fenced then"},
+		)}, "enters [0-9] times in a step that settles"},
+		{"an ack that leaves its pushes out", bug{plan: children, fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &silent{f.(effector)} })}, "is not there"},
+		{"a cursor that is stored apart from its pushes", bug{plan: items, script: instead(edit{"settle", "local err = text(pcall('HSET', KEYS[key], unpack(ARGV, first, last)))", "local err"})}, "has pushed 2 times"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			for seed := 1; seed <= 1000; seed++ {
 				plan := plans.Example(seed)
 				if b.bug.plan != nil {
 					b.bug.plan(&plan)
+				} else if b.bug.fetcher != nil {
+					plain(&plan)
 				}
 				o := simulate(t, plan, &b.bug)
 				if o.wrong == nil {
@@ -100,6 +116,42 @@ func late(p *Plan) {
 		for step := 1; step <= 16; step += 3 {
 			p.Faults = append(p.Faults, Fault{Place: place, Step: step, OfJobs: true, Kind: Late, For: time.Duration(step%5) * lease / 2})
 		}
+	}
+}
+
+// plain has no job push: a fetcher that is wrapped need not be able to.
+func plain(p *Plan) {
+	for i := range p.Jobs {
+		p.Jobs[i].Pushes, p.Jobs[i].Links, p.Jobs[i].Items = 0, 0, 0
+	}
+}
+
+// children has every job push with its ack.
+func children(p *Plan) {
+	for i := range p.Jobs {
+		p.Jobs[i].Pushes, p.Jobs[i].Links, p.Jobs[i].Items = 1+i%3, i%2, 0
+	}
+	late(p)
+}
+
+// items has every job be iterable.
+func items(p *Plan) {
+	p.Cluster, p.Peers = false, 0
+	for i := range p.Jobs {
+		p.Jobs[i].Pushes, p.Jobs[i].Links, p.Jobs[i].Items, p.Jobs[i].Lasts = 0, 0, 6, 12*time.Second
+	}
+	for place := range p.Fleet {
+		for step := 1; step <= 12; step++ {
+			p.Faults = append(p.Faults, Fault{Place: place, Step: step, OfPushes: true, Kind: []Kind{CutAfter, CutAfter, Kill}[step%3], For: 100 * time.Millisecond})
+		}
+	}
+}
+
+// spoiled has every job push, into keys that are of a wrong type for a while.
+func spoiled(p *Plan) {
+	children(p)
+	for i := range 6 {
+		p.Troubles = append(p.Troubles, Trouble{At: time.Duration(i) * 2 * time.Second, For: time.Second, Key: troubled(nil)[i%4]})
 	}
 }
 
@@ -169,6 +221,39 @@ func (f *crossing) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.
 		f.env.Redis.LMove(ctx, keys.Queue("a"), keys.Queue("b"), "right", "left")
 	}
 	return f.Isolator.Take(ctx, n, acks)
+}
+
+// effector is what the engine's fetcher is besides.
+type effector interface {
+	fetch.Isolator
+	fetch.Effector
+}
+
+// oblivious does not know at its next attempt what it has heard of a stay.
+type oblivious struct{ effector }
+
+func (f *oblivious) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+	moves = slices.Clone(moves)
+	for i := range moves {
+		if stay := moves[i].Stay; stay != nil {
+			moves[i].Stay = new(fetch.Stay)
+			defer func() { *stay = *moves[i].Stay }()
+		}
+	}
+	return f.effector.Settle(ctx, moves)
+}
+
+// silent acks jobs without what they have pushed.
+type silent struct{ effector }
+
+func (f *silent) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+	moves = slices.Clone(moves)
+	for i := range moves {
+		if moves[i].To == fetch.ToNone {
+			moves[i].Effects = nil
+		}
+	}
+	return f.effector.Settle(ctx, moves)
 }
 
 // forgetful acks what it has handed out before: it takes it for done.

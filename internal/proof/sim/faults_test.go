@@ -9,7 +9,7 @@ import (
 
 // fault returns what the plan has for this step of the owner, nil for nothing, and
 // applies it unless it is one of the command at hand.
-func (w *world) fault(o *owner, ofJobs, ofWays bool) *Fault {
+func (w *world) fault(o *owner, ofJobs, ofWays, ofPushes bool) *Fault {
 	if o.steps == nil || w.ending || o.dead {
 		return nil
 	}
@@ -24,12 +24,17 @@ func (w *world) fault(o *owner, ofJobs, ofWays bool) *Fault {
 	if ofWays {
 		o.steps.ofWays++
 	}
+	if ofPushes {
+		o.steps.ofPushes++
+	}
 	i := slices.IndexFunc(w.plan.Faults, func(f Fault) bool {
 		switch {
 		case f.Place != index:
 			return false
 		case f.OfWays:
 			return ofWays && f.Step == now.ofWays
+		case f.OfPushes:
+			return ofPushes && f.Step == now.ofPushes
 		case f.OfJobs:
 			return ofJobs && f.Step == now.ofJobs
 		}

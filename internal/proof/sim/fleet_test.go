@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,11 +67,12 @@ func (w *world) start(pl *place) {
 		w:     w, gone: make(chan struct{}), ended: make(chan struct{}), ask: make(chan struct{}),
 	}
 	pl.now = p
+	p.faulted = w.refusing
 	w.all = append(w.all, p)
 	cryptotest.SetGlobalRandom(w.t, w.plan.Order^uint64(len(w.all))) // its identity
 	p.rdb = w.newClient(p.owner)
 	cfg := actors.Config{
-		Redis: p.rdb, Registry: p.registry(), Logger: zerolog.Nop(), Lease: lease, Timeout: timeout, Grace: grace,
+		Redis: p.rdb, Registry: p.registry(), Logger: zerolog.New(errorLog{p}).Level(zerolog.ErrorLevel), Lease: lease, Timeout: timeout, Grace: grace,
 		HeartbeatInterval: 20 * time.Second, Metrics: "off",
 		Poison: actors.Poison{Recoveries: -1}, // else three faults would be enough to send a job to the dead set
 	}
@@ -111,11 +113,21 @@ func (w *world) start(pl *place) {
 	}()
 }
 
+// errorLog is where a process writes its errors. One that restarts an actor is a defect: no plan has a cause for it.
+type errorLog struct{ p *process }
+
+func (l errorLog) Write(line []byte) (int, error) {
+	if !l.p.dead && bytes.Contains(line, []byte(`"directive":`)) {
+		l.p.w.fail("an actor of %s has failed: %s", l.p.name, bytes.TrimSpace(line))
+	}
+	return len(line), nil
+}
+
 func (p *process) registry() *troupe.Registry {
 	reg := new(troupe.Registry)
-	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[job]) error { return p.handle(ctx, j.JID) }, troupe.Options{
-		RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(2 * time.Second) },
-	})
+	opts := troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(2 * time.Second) }}
+	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[job]) error { return p.handle(ctx, j.JID) }, opts)
+	p.iterable(reg, opts)
 	return reg
 }
 
@@ -128,17 +140,35 @@ func (job) Class() string { return "Job" }
 func (p *process) handle(ctx context.Context, jid string) error {
 	w, name := p.w, "j"+strings.TrimLeft(jid, "0")
 	j := w.book.job(name)
-	if !w.wait(p.owner, p.gone, nil, "starts "+name, time.Time{}, func() { w.book.runs(p.owner, j); p.swallow(j, KillsAtStart) }) {
+	var push *pushing
+	if !w.wait(p.owner, p.gone, nil, "starts "+name, time.Time{}, func() {
+		w.book.runs(p.owner, j)
+		push = w.book.pushes(p.owner, j, -1)
+		p.swallow(j, KillsAtStart)
+	}) {
 		return errGone
 	}
-	var stop <-chan struct{}
-	if !j.plan.Unresponsive {
-		stop = ctx.Done()
+	if err := push.push(ctx); err != nil {
+		return p.notKept(ctx, err)
 	}
-	fails := false
-	if !w.wait(p.owner, p.gone, stop, "ends "+name, time.Now().Add(j.plan.Lasts), func() {
+	return p.end(ctx, j, j.plan.Lasts, push)
+}
+
+// stopOf is what ends a job early.
+func (p *process) stopOf(ctx context.Context, j *state) <-chan struct{} {
+	if j.plan.Unresponsive {
+		return nil
+	}
+	return ctx.Done()
+}
+
+// end is the end of a run.
+func (p *process) end(ctx context.Context, j *state, lasts time.Duration, push *pushing) error {
+	w, fails := p.w, false
+	if !w.wait(p.owner, p.gone, p.stopOf(ctx, j), "ends "+j.name, time.Now().Add(lasts), func() {
 		if !p.swallow(j, KillsAtEnd) {
 			fails = w.book.ends(p.owner, j)
+			push.well = !fails
 		}
 	}) {
 		return context.Cause(ctx)
@@ -226,12 +256,17 @@ func (w *world) push() {
 			if w.client.gone(w) {
 				break
 			}
-			opts := []client.Option{client.JID(fmt.Sprintf("%024x", i+1)), client.Queue(j.Queue)}
+			s := w.book.job(fmt.Sprintf("j%x", i+1))
+			opts := []client.Option{client.JID(s.jid()), client.Queue(j.Queue)}
 			if j.In > 0 {
 				opts = append(opts, client.In(j.In))
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-			_, _ = c.Push(ctx, job{}, opts...) // the book sees what came into Redis
+			if j.Links > 0 {
+				_, _ = c.PushChain(ctx, w.book.chainOf(s, opts)...)
+			} else {
+				_, _ = c.Push(ctx, s.args(), opts...) // the book sees what came into Redis
+			}
 			cancel()
 		}
 		_ = rdb.Close()

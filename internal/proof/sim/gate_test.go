@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -89,7 +90,8 @@ func (w *world) dispatch(c *conn, words []string) []byte {
 // one step with it, and with what the plan has for this step.
 func (w *world) exchange(c *conn) {
 	step := stepOf(c.cmds[0].words)
-	f := w.fault(c.owner, jobSteps[step] || c.owner == w.client, waySteps[step] && !strings.HasPrefix(c.cmds[0].key, "lpush troupe:"))
+	f := w.fault(c.owner, jobSteps[step] || c.owner == w.client, waySteps[step] && !strings.HasPrefix(c.cmds[0].key, "lpush troupe:"),
+		step == "settle" && slices.Contains(c.cmds[0].words, "push"))
 	if f == nil || c.gone && f.ofCommand() {
 		w.carryOut(c, true)
 		return
@@ -142,12 +144,21 @@ func (w *world) carryOut(c *conn, answer bool) {
 	w.mu.Unlock()
 	var all []byte
 	multi := strings.EqualFold(first.words[0], "multi")
+	if multi && time.Now().Before(w.full) && slices.ContainsFunc(batch, func(cmd *command) bool { return isNeedy(cmd.words) }) {
+		all = append(all, "+OK\r\n"...)
+		for range batch[2:] {
+			all = append(all, outOfMemory...)
+		}
+		all, batch = append(all, "-EXECABORT Transaction discarded because of previous errors.\r\n"...), nil
+	}
 	for _, cmd := range batch {
 		all = append(all, w.apply(c, cmd, multi)...)
 	}
 	w.serve()
 	if jobs := jobsOf(all); jobs != "" {
 		w.say("      -> %s", jobs)
+	} else if bytes.HasPrefix(all, []byte("-")) {
+		w.say("      -> %s", bytes.TrimSpace(all))
 	}
 	if answer {
 		w.mu.Lock()
@@ -166,6 +177,9 @@ func (w *world) apply(c *conn, cmd *command, multi bool) []byte {
 		return []byte("-LOADING Redis is loading the dataset in memory\r\n")
 	}
 	if strings.EqualFold(words[0], "blmove") && !multi { // else it is asked for as a right
+		if time.Now().Before(w.full) {
+			return []byte(outOfMemory)
+		}
 		return w.block(c, words)
 	}
 	if c.begins(words) {
@@ -181,6 +195,10 @@ func (w *world) apply(c *conn, cmd *command, multi bool) []byte {
 		words = w.bug.script(w, words)
 	}
 	w.book.late = c.gone || c.cut
+	words, refusal := w.short(words)
+	if refusal != nil {
+		return refusal
+	}
 	reply := w.dispatch(c, w.load(words))
 	if script(cmd.words) == "fence" {
 		w.book.fenced(cmd.words, string(reply))
@@ -227,7 +245,7 @@ func (w *world) wait(o *owner, gone <-chan struct{}, ended <-chan struct{}, key 
 
 // perform lets an act through.
 func (w *world) perform(a *act) {
-	if f := w.fault(a.owner, true, false); f != nil && !f.ofCommand() {
+	if f := w.fault(a.owner, true, false, false); f != nil && !f.ofCommand() {
 		return // it has its turn later, if it still has one
 	}
 	w.mu.Lock()

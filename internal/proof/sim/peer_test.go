@@ -31,7 +31,7 @@ func (p *peer) next() (from time.Time, key string, do func()) {
 		return p.ends, p.name + " ends " + p.job.name, p.end
 	}
 	for _, q := range queues {
-		if p.w.redis.Exists(keys.Queue(q)) {
+		if p.w.redis.Type(keys.Queue(q)) == "list" {
 			return p.w.loading, p.name + " brpop " + q, func() { p.pop(keys.Queue(q)) }
 		}
 	}
@@ -65,6 +65,7 @@ func (p *peer) pop(key string) {
 	p.raw = string(bytes.TrimSuffix(rest, []byte("\r\n")))
 	p.job = p.w.book.job(jobOf(p.raw))
 	p.w.say("      -> %s", p.job.name)
+	p.job.ruby = true
 	p.job.hand, p.ends = p.name, time.Now().Add(p.job.plan.Lasts)
 	p.w.book.after(p.conn.owner, []string{"RPOP", key})
 	p.w.book.runs(p.conn.owner, p.job)
@@ -73,7 +74,7 @@ func (p *peer) pop(key string) {
 func (p *peer) end() {
 	s := p.job
 	p.job, s.hand, p.idle = nil, "", time.Now()
-	if p.w.book.ends(p.conn.owner, s) {
+	if p.w.book.failed(p.conn.owner, s) || p.w.book.ends(p.conn.owner, s) {
 		payload, err := troupe.ParsePayload([]byte(p.raw))
 		if err != nil {
 			panic(err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/troupehq/troupe/internal/keys"
 )
 
 // Plan is all that a run depends on. The seed of a plan only orders what the
@@ -20,6 +22,8 @@ type Plan struct {
 	Faults []Fault
 
 	Cluster  bool // Redis is a cluster; without Ruby workers, which do not run on one
+	Troubles []Trouble
+
 	NoClient bool // Redis knows no CLIENT ID: waits are not ended by their clients
 }
 
@@ -38,6 +42,10 @@ type Job struct {
 	Fails        int  // so many runs fail first
 	Unresponsive bool // does not look at its context
 	Kills        Pill
+
+	Pushes int // so many jobs, with its ack
+	Links  int // jobs behind it in its chain
+	Items  int // it is iterable, and has so many
 }
 
 // Pill is whether, and when, a job takes the process down that runs it.
@@ -53,15 +61,16 @@ const (
 // Fault is what happens to a place of the fleet when its step of that number is
 // about to be let through; place len(Fleet) is the client. With OfJobs only the
 // steps count that have to do with jobs; with OfWays those of moves between the
-// slots of a cluster.
+// slots of a cluster, with OfPushes those that settle a job and push others.
 type Fault struct {
-	Place  int
-	Step   int
-	OfJobs bool
-	OfWays bool // only the steps of moves out of a slot count
-	Kind   Kind
-	For    time.Duration // of a delay or pause; until the restart, after the end of a process
-	Back   int           // so many changes ago: the data that Redis falls back to
+	Place    int
+	Step     int
+	OfJobs   bool
+	OfWays   bool // only the steps of moves out of a slot count
+	OfPushes bool
+	Kind     Kind
+	For      time.Duration // of a delay or pause; until the restart, after the end of a process
+	Back     int           // so many changes ago: the data that Redis falls back to
 }
 
 // Kind of a Fault.
@@ -172,8 +181,49 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 		}
 		p.Faults = append(p.Faults, f)
 	}
+	if draw(t, "effects", 0, 1) == 1 {
+		drawEffects(t, &p)
+	}
 	return p
 })
+
+// drawEffects has jobs push others, and Redis refuse some of that.
+func drawEffects(t *rapid.T, p *Plan) {
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		switch draw(t, "kind", 0, 3) {
+		case 1:
+			j.Pushes = draw(t, "pushes", 1, 3)
+		case 2:
+			j.Links = draw(t, "links", 1, 3)
+		case 3:
+			j.Pushes = draw(t, "pushes", 0, 2)
+			j.Links = draw(t, "links", 0, 2)
+			if !p.Cluster {
+				j.Pushes, j.Items = 0, draw(t, "items", 2, 6)
+				j.Lasts += span(t, "lasts", [2]int{0, 1000}, [2]int{4000, 12000})
+			}
+		}
+	}
+	for range draw(t, "faults of pushes", 0, 3) {
+		f := drawFault(t, len(p.Fleet))
+		if f.Place == len(p.Fleet) || f.Kind == Rollback || f.Kind == Failover {
+			continue
+		}
+		f.OfPushes, f.OfJobs, f.Step = true, false, draw(t, "step", 0, 7)
+		p.Faults = append(p.Faults, f)
+	}
+	for range draw(t, "troubles", 0, 2) {
+		tr := Trouble{At: span(t, "at", [2]int{0, 1000}, [2]int{0, 15000}), For: span(t, "for", [2]int{1, 300}, [2]int{300, 6000})}
+		if draw(t, "wrong type", 0, 2) > 0 {
+			tr.Key = pick(t, "key", troubled(p.Jobs)...)
+			if p.Peers > 0 && tr.Key == keys.Retry { // Ruby would lose a job
+				tr.Key = keys.Schedule
+			}
+		}
+		p.Troubles = append(p.Troubles, tr)
+	}
+}
 
 func drawJob(t *rapid.T) Job {
 	j := Job{
@@ -222,10 +272,13 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
 	}
 	for i, j := range p.Jobs {
-		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, unresponsive %t, kills %d\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Unresponsive, j.Kills)
+		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, unresponsive %t, kills %d, pushes %d, links %d, items %d\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items)
 	}
 	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t, of ways: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.OfWays, f.Place+1, f.Back)
+		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t, of ways: %t, of pushes: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.OfWays, f.OfPushes, f.Place+1, f.Back)
+	}
+	for _, t := range p.Troubles {
+		fmt.Fprintf(&b, "  trouble: after %s, for %s, key %q\n", t.At, t.For, t.Key)
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -52,7 +53,7 @@ func (b *book) cleared() {
 }
 
 // jid is the job's on the wire.
-func (s *state) jid() string { return strings.Repeat("0", 24-len(s.name)+1) + s.name[1:] }
+func (s *state) jid() string { return fmt.Sprintf("%024x", s.number) }
 
 // rests reports whether a job is in the dead set, and is where it belongs.
 func (s *state) rests(places []string) bool {

@@ -77,6 +77,9 @@ func (w *world) fallBack(changes int) {
 		}
 		switch k.kind {
 		case "string":
+			if k.text == spoilt { // of a trouble, which nothing would end
+				continue
+			}
 			_ = r.Set(k.name, k.text)
 		case "list":
 			_, _ = r.Push(k.name, k.list...)

@@ -33,7 +33,7 @@ func (w *world) block(c *conn, words []string) []byte {
 	if err != nil {
 		return []byte("-ERR timeout is not a float or out of range\r\n")
 	}
-	if w.redis.Exists(words[1]) {
+	if w.redis.Type(words[1]) == "list" {
 		return w.moved(c, words)
 	}
 	w.mu.Lock()
@@ -66,7 +66,7 @@ func (w *world) serve() {
 	}
 	for _, name := range queues {
 		queue := keys.Queue(name)
-		for w.redis.Exists(queue) {
+		for w.redis.Type(queue) == "list" {
 			c, p := w.first(queue)
 			switch {
 			case p != nil:
@@ -129,7 +129,7 @@ func (w *world) expire(c *conn) {
 // deliver lets an answer through, with what the plan has for this step.
 func (w *world) deliver(c *conn) {
 	a := c.answer
-	f := w.fault(c.owner, a.jobs, false)
+	f := w.fault(c.owner, a.jobs, false, false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.answer != a || f != nil && !f.ofCommand() {

@@ -39,6 +39,9 @@ type world struct {
 	down    time.Time         // until then there is no Redis
 	loading time.Time         // and until then it loads its data
 
+	full     time.Time // until then Redis is out of memory
+	refusing time.Time // and until then it refuses something
+
 	saved []*snapshot
 	fell  time.Time // when Redis fell back
 
@@ -77,7 +80,7 @@ type place struct {
 }
 
 // steps counts what was let through of a place, or of the client.
-type steps struct{ all, ofJobs, ofWays int }
+type steps struct{ all, ofJobs, ofWays, ofPushes int }
 
 // act is a step of a job's run: it waits for its turn as commands do.
 type act struct {
@@ -348,6 +351,7 @@ func (w *world) run() {
 		w.peers = append(w.peers, &peer{w: w, name: fmt.Sprintf("ruby%d", i+1), idle: time.Now()})
 	}
 	w.push()
+	w.trouble()
 	if !w.until(longest, w.quiescent) {
 		w.fail("after %s and %d steps there is still work, or a push that does not end: %s", time.Since(w.began), w.steps, w.book.unfinished())
 	}
