@@ -181,11 +181,11 @@ func (b *bulk) flush(ctx context.Context) error {
 		}
 	}
 	errs := b.c.deliver(ctx, entries)
-	for i, k := 0, 0; i < len(jids) && errs != nil; i++ {
+	for i, k := 0, 0; i < len(jids) && errs != nil && !b.linked; i++ { // a chain is one entry
 		if jids[i] == "" {
 			continue
 		}
-		if dup, ok := errchain.As[*DuplicateError](errs[k]); ok && !b.linked {
+		if dup, ok := errchain.As[*DuplicateError](errs[k]); ok {
 			if stopped == nil {
 				stopped = map[int]error{}
 			}
