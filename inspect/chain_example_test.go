@@ -22,7 +22,7 @@ func ExampleJobRecord_Behind() {
 	ctx := context.Background()
 	rdb.ZAdd(ctx, "dead", redis.Z{Score: 1795225014, Member: `{"class":"Check","args":[],"queue":"low","jid":"c1","t_parent":"i1","t_next":["{\"class\":\"Publish\",\"args\":[],\"queue\":\"low\",\"jid\":\"p1\"}"]}`})
 
-	dead, err := inspect.New(rdb).Dead().FindJob(ctx, "c1")
+	dead, err := inspect.New(rdb).DeadSet.FindJob(ctx, "c1")
 	if err != nil {
 		panic(err)
 	}
