@@ -33,7 +33,7 @@ func TestWhatARunPushesEntersWithItsAck(t *testing.T) {
 			var r troupe.Registry
 			var late context.Context
 			troupe.HandleClass(&r, "Parent", troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error {
-				late = ctx
+				late = ctx //nolint:fatcontext // to be used after the end of the run
 				within := client.Within(ctx)
 				if _, err := within.PushClass(ctx, "Child", []any{1}, client.Queue("low"), client.JID("c1")); err != nil {
 					return err

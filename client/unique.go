@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/script"
@@ -163,7 +164,8 @@ func (c *Client) sendUniqueApart(ctx context.Context, entries []entry) []error {
 	}
 	for k, err := range c.send(ctx, mine) {
 		errs[at[k]] = err
-		if u := new(UnavailableError); err != nil && mine[k].lock != nil && !(errors.As(err, &u) && u.Maybe) {
+		u, _ := errchain.As[*UnavailableError](err)
+		if err != nil && mine[k].lock != nil && (u == nil || !u.Maybe) {
 			_ = c.rdb.Del(ctx, mine[k].lock.Key).Err()
 		}
 	}

@@ -45,7 +45,7 @@ func (f *fetcher) Settle(ctx context.Context, in []fetch.Move) ([]fetch.Result, 
 			if text := f.s.relayed(to.text); text != nil {
 				to.kind, to.text = "r", text
 			}
-		case fetch.ToBack:
+		case fetch.ToBack, fetch.ToStay, fetch.ToNone: // the last two are for an Effector
 		}
 		moves = append(moves, to)
 	}

@@ -2,7 +2,7 @@ package retry
 
 import rules "github.com/troupehq/troupe/retry"
 
-// Rules are those of another system, and Failed is a failure as they see it.
+// Those of another system: its Rules, and Failed, a failure as they see it.
 type (
 	Rules  = rules.Rules
 	Failed = rules.Failed

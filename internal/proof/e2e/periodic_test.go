@@ -85,7 +85,7 @@ func TestPeriodicJobsOfAFile(t *testing.T) {
 	ticks, seen := ran(), map[string]bool{}
 	for i, text := range ticks {
 		tick := harness.Must(time.Parse(time.RFC3339, text))(t)
-		if seen[text] || tick.After(since) || rdb.ZScore(t.Context(), entry+":enqueued", text).Err() == redis.Nil {
+		if seen[text] || tick.After(since) || rdb.ZScore(t.Context(), entry+":enqueued", text).Err() == redis.Nil { //nolint:errorlint // the reply as it is
 			t.Errorf("number %d of the ticks %v: it is there twice, or has no mark, or was pushed after %s", i, ticks, since)
 		}
 		seen[text] = true
