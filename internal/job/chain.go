@@ -92,5 +92,8 @@ func Next(behind []*troupe.Payload, parent string, now time.Time, form troupe.Ti
 	return Push{Queue: next.Queue(), Payload: next.Bytes()}
 }
 
-// MayChain tells whether a job may have others behind it, by a look at its bytes.
+// HasOwn tells by a look at its bytes whether a job may have fields that only troupe writes.
+func HasOwn(raw []byte) bool { return bytes.Contains(raw, []byte(`"t_`)) }
+
+// MayChain tells by a look at its bytes whether a job may have others behind it.
 func MayChain(raw []byte) bool { return bytes.Contains(raw, []byte(nextField)) }

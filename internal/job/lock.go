@@ -94,9 +94,6 @@ func LockOf(p *troupe.Payload, cluster bool) *Lock {
 	return t.lock(p, cluster)
 }
 
-// MayLock tells whether a job may have a lock, by a look at its bytes.
-func MayLock(raw []byte) bool { return bytes.Contains(raw, []byte(LockField)) }
-
 func (t *lockText) lock(p *troupe.Payload, cluster bool) *Lock {
 	l := &Lock{Key: keys.Lock(t.Digest, p.Queue(), cluster), JID: p.JID(), For: time.Duration(t.For * float64(time.Second))}
 	for u := troupe.UntilDone; u <= troupe.UntilPeriod; u++ {

@@ -29,9 +29,6 @@ func (r *Run) reaches(push *job.Push) error {
 
 // chained reads the jobs behind this one, before it is run: a chain that cannot be carried on is not begun.
 func (r *Run) chained() error {
-	if !job.MayChain(r.w.Unit.Payload) {
-		return nil
-	}
 	behind, err := job.Behind(r.payload)
 	if err == nil && len(behind) > 0 {
 		if err = r.env.Reaches(r.w.Unit.Queue, keys.Queue(behind[0].Queue())); err != nil {
@@ -47,9 +44,6 @@ func (r *Run) chained() error {
 
 // locked reads the lock of a unique job.
 func (r *Run) locked() {
-	if !job.MayLock(r.w.Unit.Payload) {
-		return
-	}
 	lock := job.LockOf(r.payload, r.env.Cluster)
 	if lock != nil && lock.Until != troupe.UntilPeriod && r.env.Reaches(r.w.Unit.Queue, lock.Key) == nil {
 		r.lock = lock
@@ -80,6 +74,18 @@ func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effe
 		e.Keep = r.lock.For + max(0, due.Sub(r.ended))
 	}
 	return e
+}
+
+// ownStart sees to a chain and to a lock before the run; false if it is not to begin.
+func (r *Run) ownStart() bool {
+	if r.err = r.chained(); r.err != nil {
+		return false
+	}
+	if !r.unlockAtStart() {
+		r.payload = nil
+		return false
+	}
+	return true
 }
 
 // pushes are what the job pushes as it is acked.

@@ -218,7 +218,10 @@ func (r *Run) perform() {
 			r.env.Traffic.Waited(r.w.Unit.Queue, r.started.Sub(pushed))
 		}
 	}
-	r.locked()
+	own := job.HasOwn(r.w.Unit.Payload)
+	if own {
+		r.locked()
+	}
 	if r.elsewhere() {
 		return
 	}
@@ -246,11 +249,7 @@ func (r *Run) perform() {
 		}
 		return
 	}
-	if r.err = r.chained(); r.err != nil {
-		return
-	}
-	if !r.unlockAtStart() {
-		r.payload = nil
+	if own && !r.ownStart() {
 		return
 	}
 	ctx := context.Context(&r.job)
