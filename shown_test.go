@@ -19,6 +19,7 @@ var notShown = map[string]map[string]string{"retry": nil, "inspect": {
 	"QueuedJob.Kill": asOther, "SortedEntry.Kill": asOther, "SortedEntry.Retry": asOther, "Inspector.Process": asOther,
 	"JobSet.Fetch": ofPages, "JobSet.From": ofPages, "JobSet.Lookup": ofPages, "JobSet.Scan": ofPages, "JobSet.Due": ofPages, "Queue.Job": ofPages, "Queue.OldestAfter": ofPages,
 	"Queue.Takes": ofPages, "QueuedJob.Whole": ofPages, "SortedEntry.Whole": ofPages, "SortedEntry.Key": ofPages, "SortedEntry.Overdue": ofPages, "JobRecord.Cut": ofPages,
+	"Inspector.Marks": ofPages, "IsFault": ofPages,
 	"Inspector.Claims": ofDaemons, "Inspector.Fetchers": ofDaemons, "Inspector.Tree": ofDaemons, "Inspector.Runs": ofDaemons, "Runs.Quantile": ofDaemons,
 	"Inspector.Iterations": ofDaemons, "PeriodicJob.Pushes": ofDaemons, "Inspector.History": ofDaemons, "Inspector.ResetStats": ofDaemons, "Inspector.PeriodicJobs": asOther,
 }}

@@ -2,11 +2,11 @@ package retry
 
 import rules "github.com/troupehq/troupe/retry"
 
-// Those of another system: its Rules, and Failed, a failure as they see it.
-type (
-	Rules  = rules.Rules
-	Failed = rules.Failed
-)
+// Rules are those of another system.
+type Rules = rules.Rules
+
+// Failed is a failure as Rules see it.
+type Failed = rules.Failed
 
 // failed is the failure as Rules see it.
 func (f *failure) failed() Failed {

@@ -302,8 +302,3 @@ func (s *state) args() troupe.Args {
 	}
 	return job{}
 }
-
-// effectful reports whether a job of the plan pushes.
-func (p Plan) effectful() bool {
-	return slices.ContainsFunc(p.Jobs, func(j Job) bool { return j.Pushes+j.Links+j.Items > 0 })
-}

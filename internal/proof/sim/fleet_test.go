@@ -252,7 +252,7 @@ func (w *world) push() {
 	c := client.New(rdb)
 	go func() {
 		for i, j := range w.plan.Jobs {
-			time.Sleep(j.After + time.Millisecond)
+			time.Sleep(j.After + time.Millisecond) // a world is in a bubble
 			if w.client.gone(w) {
 				break
 			}

@@ -28,7 +28,7 @@ func (w *world) trouble() {
 			default:
 				_ = w.redis.Set(t.Key, spoilt)
 				w.seen["trouble: wrong type of "+t.Key[:2]]++
-				w.after(t.For, func() { w.mend(t.Key) })
+				w.after(t.For, func() { w.restoreKey(t.Key) })
 			}
 			w.say("      trouble for %s: %s", t.For, t.Key)
 			w.refusing = until
@@ -46,8 +46,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// mend ends the trouble of a key.
-func (w *world) mend(key string) {
+// restoreKey ends the trouble of a key.
+func (w *world) restoreKey(key string) {
 	if w.redis.Type(key) == "string" {
 		w.redis.Del(key)
 	}
