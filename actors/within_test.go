@@ -31,9 +31,9 @@ func TestWhatARunPushesEntersWithItsAck(t *testing.T) {
 		t.Run(outcome, func(t *testing.T) {
 			rdb := testkit.Redis(t)
 			var r troupe.Registry
-			var late context.Context
+			var late atomic.Pointer[context.Context]
 			troupe.HandleClass(&r, "Parent", troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error {
-				late = ctx //nolint:fatcontext // to be used after the end of the run
+				late.Store(&ctx)
 				within := client.Within(ctx)
 				if _, err := within.PushClass(ctx, "Child", []any{1}, client.Queue("low"), client.JID("c1")); err != nil {
 					return err
@@ -48,7 +48,7 @@ func TestWhatARunPushesEntersWithItsAck(t *testing.T) {
 			}))
 			k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r})
 			k.PushClass("Parent", nil, client.JID("p1"))
-			k.Await("the run has ended", func() bool { return k.Settled() && late != nil })
+			k.Await("the run has ended", func() bool { return k.Settled() && late.Load() != nil })
 			k.Stop()
 			children := rdb.LRange(ctx, "queue:low", 0, -1).Val()
 			for _, m := range rdb.ZRange(ctx, "schedule", 0, -1).Val() {
@@ -66,7 +66,7 @@ func TestWhatARunPushesEntersWithItsAck(t *testing.T) {
 					t.Errorf("the child does not name its parent: %s", child)
 				}
 			}
-			if _, err := client.Within(late).PushClass(ctx, "Child", nil); err == nil || !strings.Contains(err.Error(), "after the end of the run") {
+			if _, err := client.Within(*late.Load()).PushClass(ctx, "Child", nil); err == nil || !strings.Contains(err.Error(), "after the end of the run") {
 				t.Errorf("a push after the end of the run: %v", err)
 			}
 		})

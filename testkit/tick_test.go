@@ -51,6 +51,7 @@ func TestPeriodicAfterAFlush(t *testing.T) {
 			}
 			return out
 		}
+		k.Await("the entries are written", func() bool { return len(names()) == 2 })
 		harness.OK(t, looked.SavePeriodic(t.Context(), troupe.Periodic{Name: "people's", Cron: "@daily", Class: "C"}))
 		harness.OK(t, harness.Must(looked.PeriodicJob(t.Context(), "two", ""))(t).Delete(t.Context()))
 		time.Sleep(2 * time.Minute) // in a bubble

@@ -85,7 +85,8 @@ func TestManyJobs(t *testing.T) {
 		before, rows := c.commands.Load(), c.rows.Load()
 		p := harness.Must(look.Look(ctx, q))(t)
 		commands, rows := c.commands.Load()-before, c.rows.Load()-rows
-		if q.Filter == "" && (commands > 10 || rows > 40 || len(p.Rows) > 40 || p.Total < size/10) {
+		// one command for each row asks how far an iterable job has come
+		if q.Filter == "" && (commands > 10+int64(len(p.Rows)) || rows > 40 || len(p.Rows) > 40 || p.Total < size/10) {
 			t.Errorf("%v: %d commands, %d rows came, %d are shown of %d", q, commands, rows, len(p.Rows), p.Total)
 		}
 		if q.Filter != "" && (rows > 20_000 || len(p.Rows) > 1 || !strings.HasPrefix(p.Note, "searched 5,000 of ") && len(p.Rows) == 0) {
