@@ -191,7 +191,7 @@ var periodicSettings = readers[periodicEntry]{
 	},
 	"overlap": func(p *parse, _ *periodicEntry, n *node, field string) {
 		if n.kind != null {
-			p.bad(n, field, "no such key: it needs unique jobs, which troupe does not have yet")
+			p.bad(n, field, "no such key: ticks that overlap are not held back yet")
 		}
 	},
 	"date_as_argument": func(p *parse, e *periodicEntry, n *node, field string) { e.DateArg = p.bool(n, field) },

@@ -109,7 +109,7 @@ func TestPeriodicRefusals(t *testing.T) {
 		"periodic: {a: {cron: '@daily'}}\n":                                                        `periodic.a.class is missing, expected the name of the class of its jobs`,
 		"periodic: {a: {cron: '61 * * * *', class: A}}\n":                                          `periodic.a.cron is "61 * * * *", expected a cron line: minute "61": want 0 to 59`,
 		"periodic: {a: {cron: every weekday at 9:00, class: A}}\n":                                 `expected a cron line: a text: want a cron line, which this command prints`,
-		"periodic: {a: {cron: '@daily', class: A, overlap: skip}}\n":                               `periodic.a.overlap is "skip", expected no such key: it needs unique jobs, which troupe does not have yet`,
+		"periodic: {a: {cron: '@daily', class: A, overlap: skip}}\n":                               `periodic.a.overlap is "skip", expected no such key: ticks that overlap are not held back yet`,
 		"periodic: {a: {cron: '@daily', class: A, missed: some}}\n":                                `periodic.a.missed is "some", expected one of skip, last, all`,
 		"periodic: {a: {cron: '@daily', class: A, quee: x}}\n":                                     `periodic.a.quee is no known key, expected queue`,
 		"periodic: [{cron: '@daily', class: A}]\n":                                                 `periodic[0].name is missing, expected a name`,

@@ -62,7 +62,7 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 	case p.MissedMax < 0 || p.MissedMax > missedMax:
 		return nil, wrong("MissedMax", p.MissedMax, fmt.Sprintf("a number from 0 to %d", missedMax))
 	case p.Overlap != "":
-		return nil, wrong("Overlap", strconv.Quote(p.Overlap), "nothing: skip needs unique jobs, which troupe does not have yet")
+		return nil, wrong("Overlap", strconv.Quote(p.Overlap), "nothing: ticks that overlap are not held back yet")
 	}
 	switch p.Missed {
 	case "", troupe.MissedSkip, troupe.MissedLast, troupe.MissedAll:
