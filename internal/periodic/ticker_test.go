@@ -264,13 +264,13 @@ func TestSyncTakesAwayItsOwn(t *testing.T) {
 // Wrong input is refused with the field, the value and what was expected.
 func TestCheck(t *testing.T) {
 	for want, p := range map[string]troupe.Periodic{
-		`Name: got "", want a name in UTF-8`:                                                        {Cron: "@daily", Class: "C"},
-		`Class: got "", want the name of a class`:                                                   {Name: "n", Cron: "@daily"},
-		`Missed: got "never", want skip, last or all`:                                               {Name: "n", Cron: "@daily", Class: "C", Missed: "never"},
-		`MissedMax: got -1, want a number from 0 to 100000`:                                         {Name: "n", Cron: "@daily", Class: "C", MissedMax: -1},
-		`Cron: cron line "0 25 * * *": hour`:                                                        {Name: "n", Cron: "0 25 * * *", Class: "C"},
-		`Args: got a value of type int, want a type with a method Class, or a []any beside Class`:   {Name: "n", Cron: "@daily", Class: "C", Args: 1},
-		`Overlap: got "skip", want nothing: ticks that overlap are not held back yet`: {Name: "n", Cron: "@daily", Class: "C", Overlap: "skip"},
+		`Name: got "", want a name in UTF-8`:                                                      {Cron: "@daily", Class: "C"},
+		`Class: got "", want the name of a class`:                                                 {Name: "n", Cron: "@daily"},
+		`Missed: got "never", want skip, last or all`:                                             {Name: "n", Cron: "@daily", Class: "C", Missed: "never"},
+		`MissedMax: got -1, want a number from 0 to 100000`:                                       {Name: "n", Cron: "@daily", Class: "C", MissedMax: -1},
+		`Cron: cron line "0 25 * * *": hour`:                                                      {Name: "n", Cron: "0 25 * * *", Class: "C"},
+		`Args: got a value of type int, want a type with a method Class, or a []any beside Class`: {Name: "n", Cron: "@daily", Class: "C", Args: 1},
+		`Overlap: got "skip", want nothing: ticks that overlap are not held back yet`:             {Name: "n", Cron: "@daily", Class: "C", Overlap: "skip"},
 	} {
 		harness.ErrorHas(t, p.Name, periodic.Check(p, time.UTC), want)
 	}
