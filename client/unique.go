@@ -90,7 +90,7 @@ func (c *Client) sendMixed(ctx context.Context, entries []entry) []error {
 
 // sendUnique pushes unique entries. What is sent again does nothing again, by go-redis or by the caller.
 func (c *Client) sendUnique(ctx context.Context, entries []entry) []error {
-	names := []string{keys.Queues, keys.Schedule, keys.Conflicts}
+	names := []string{keys.Queues, keys.Schedule}
 	numbers := map[string]int{}
 	number := func(key string) int {
 		n, ok := numbers[key]

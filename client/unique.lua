@@ -2,8 +2,7 @@
 --
 -- KEYS[1]   set of all queues
 -- KEYS[2]   schedule set
--- KEYS[3]   set of the locks that a push has found held
--- KEYS[4..] locks and queues
+-- KEYS[3..] locks and queues
 -- ARGV      per job: number of the key of its lock; its jid; how long the lock lives, ms; number of the
 --           key of its queue, '' for the schedule set; name of the queue; score; text
 --
@@ -26,8 +25,6 @@ for at = 1, #ARGV, 7 do
       said = 'a'
     else
       said = 'd' .. holder
-      redis.pcall('SADD', KEYS[3], lock)
-      redis.pcall('EXPIRE', KEYS[3], 86400)
     end
   end
   if said == '' then

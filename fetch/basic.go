@@ -26,7 +26,7 @@ type basic struct {
 	stash  []Unit             // popped and not handed out, the oldest first
 	pop    chan error         // tells a Wait of the end of the BRPOP under way, and is closed; or nil
 	idle   map[string]bool    // queues that gave nothing to the last Take: paused, or else of a wrong type
-	sick   sickQueues
+	faulty faultyQueues
 	closed bool
 }
 
@@ -45,7 +45,7 @@ func NewBasic(env Env) (Fetcher, error) {
 			"queues on several nodes: use the reliable one, which does")
 	}
 	wants, r := planner(env.Queues), env.rand()
-	return &basic{env: env, wants: func(n int) []Want { return wants(n, r) }, sick: sickQueues{log: env.Logger}}, nil
+	return &basic{env: env, wants: func(n int) []Want { return wants(n, r) }, faulty: faultyQueues{log: env.Logger}}, nil
 }
 
 // Open does nothing: there is nothing to register.
@@ -91,7 +91,7 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err er
 				f.idle[queue] = part.kind == "p"
 			}
 			if part.kind == "e" {
-				f.sick.report(queue, part.text)
+				f.faulty.report(queue, part.text)
 			}
 		}
 	}

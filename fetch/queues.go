@@ -212,18 +212,18 @@ func draw(weights []int, total int, r *rand.Rand) int {
 	return len(weights) - 1
 }
 
-// sickQuiet is how long the log keeps quiet about a queue that was reported.
-const sickQuiet = time.Minute
+// faultyQuiet is how long the log keeps quiet about a queue that was reported.
+const faultyQuiet = time.Minute
 
-// sickQueues remembers queues whose key has the wrong type. They must neither
+// faultyQueues remembers queues whose key has the wrong type. They must neither
 // stop the other queues nor fill the log.
-type sickQueues struct {
+type faultyQueues struct {
 	log   zerolog.Logger
 	until map[string]time.Time // when the log speaks of a queue again
 }
 
 // report logs the first of the reports of a queue in a while. The lock of the fetcher is held.
-func (s *sickQueues) report(queue, problem string) {
+func (s *faultyQueues) report(queue, problem string) {
 	now := time.Now()
 	if !now.After(s.until[queue]) {
 		return
@@ -231,6 +231,6 @@ func (s *sickQueues) report(queue, problem string) {
 	if s.until == nil {
 		s.until = make(map[string]time.Time)
 	}
-	s.until[queue] = now.Add(sickQuiet)
+	s.until[queue] = now.Add(faultyQuiet)
 	s.log.Error().Str("queue", queue).Str("problem", problem).Msg("queue cannot be served, going on without it")
 }

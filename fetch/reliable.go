@@ -25,7 +25,7 @@ type fetcher struct {
 	cluster bool
 	rdb     redis.UniversalClient
 	set     atomic.Pointer[queueSet]
-	sick    sickQueues
+	faulty  faultyQueues
 
 	changing chan struct{} // held by the SetQueues under way: queues keep their numbers
 
@@ -85,7 +85,7 @@ func NewReliable(env Env) (Fetcher, error) {
 		return nil, err
 	}
 	f.set.Store(set)
-	f.sick.log = env.Logger
+	f.faulty.log = env.Logger
 	f.rand = env.rand()
 	f.changed, f.giving, f.paused = make(chan struct{}), make(map[string]int), make(map[int]bool)
 	f.mu.Lock()

@@ -277,7 +277,7 @@ func (p *index) took(r *request, wants []Want, groups []ackGroup, text []string,
 	for i := range wants {
 		f.pauseLocked(f.set.Load().index[wants[i].Queue], paused[i])
 		if problems[i] != "" {
-			f.sick.report(wants[i].Queue, problems[i]) // may panic
+			f.faulty.report(wants[i].Queue, problems[i]) // may panic
 		}
 	}
 	return cmp.Or(unexpected, err)

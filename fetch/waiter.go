@@ -149,7 +149,7 @@ func (w *waiter) failedLocked(err error) {
 		w.away = nil
 	}
 	if hasPrefix(err, "WRONGTYPE") {
-		w.in.f.sick.report(w.in.f.set.Load().names[w.queue], err.Error())
+		w.in.f.faulty.report(w.in.f.set.Load().names[w.queue], err.Error())
 	}
 }
 

@@ -173,14 +173,14 @@ var scriptTries = map[string]difftest.Try{
 		return keys, args
 	},
 	"client/unique": func(t *rapid.T) ([]string, []any) {
-		keys, args := []string{names, setA, "held", "lock:1", "lock:2", listA}, []any(nil)
+		keys, args := []string{names, setA, "lock:1", "lock:2", listA}, []any(nil)
 		for range rapid.IntRange(1, 4).Draw(t, "jobs") {
-			queue := rapid.SampledFrom([]any{"", 6}).Draw(t, "queue")
+			queue := rapid.SampledFrom([]any{"", 5}).Draw(t, "queue")
 			score := ""
 			if queue == "" {
 				score = "2.5"
 			}
-			args = append(args, rapid.IntRange(4, 5).Draw(t, "lock"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, queue, "a", score, members.Draw(t, "job"))
+			args = append(args, rapid.IntRange(3, 4).Draw(t, "lock"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, queue, "a", score, members.Draw(t, "job"))
 		}
 		return keys, args
 	},
