@@ -16,6 +16,7 @@ import (
 type conn struct {
 	proxy     *Proxy
 	near, far net.Conn
+	multi     transaction // of send only
 	once      sync.Once
 	gone      chan struct{}
 	arrived   chan struct{} // something is new in the fields below
@@ -31,6 +32,47 @@ type conn struct {
 type expected struct {
 	mode replyMode
 	text string
+}
+
+// transaction is the MULTI that a connection is in, if it is in one.
+type transaction struct {
+	open    bool
+	refused bool // one of its commands
+}
+
+var discard = []byte("*1\r\n$7\r\nDISCARD\r\n")
+
+// next follows a command and what becomes of it. As a server does, it lets MULTI pass and
+// ends it with an error if something of it was refused: discard tells that DISCARD is to be
+// sent in place of the EXEC. A command between MULTI and EXEC is not applied twice: a client
+// repeats the whole.
+func (t *transaction) next(command string, x *exchange) (discard bool) {
+	forged := x.reply[0] == replyForged
+	pass := func() { x.copies, x.reply = 1, []replyMode{replyPass} }
+	switch {
+	case command == "multi":
+		*t = transaction{open: true, refused: forged}
+		if forged {
+			pass()
+		}
+	case !t.open:
+	case command == "discard":
+		*t = transaction{}
+		if forged {
+			pass()
+		}
+	case command == "exec":
+		lost := x.reply[0] == replyCut || x.reply[0] == replyMute
+		if discard = forged || t.refused; discard && !lost {
+			x.copies, x.reply, x.text = 1, []replyMode{replySkip, replyForged}, "EXECABORT Transaction discarded because of previous errors."
+		}
+		*t = transaction{}
+	case forged:
+		t.refused = true
+	case x.copies > 1:
+		pass()
+	}
+	return discard
 }
 
 func (c *conn) close() {
@@ -60,6 +102,9 @@ func (c *conn) send() {
 		}
 		c.proxy.resumed()
 		x := c.proxy.pick(words).exchange()
+		if c.multi.next(strings.ToLower(words[0]), &x) {
+			raw = discard
+		}
 		if x.before != nil {
 			x.before()
 		}

@@ -51,11 +51,13 @@ type Effect struct {
 	Delay time.Duration // the command is handed on so much later
 
 	// Refuse answers with this error of Redis, such as "LOADING Redis is loading
-	// the dataset in memory", and the command is not applied.
+	// the dataset in memory", and the command is not applied. A MULTI of which anything
+	// is refused ends with EXECABORT and applies nothing, as on a real server.
 	Refuse string
 
 	// Twice applies the command two times and returns the second reply, as a client
-	// does that repeats a command whose first reply was lost.
+	// does that repeats a command whose first reply was lost. Between MULTI and EXEC
+	// it does nothing.
 	Twice bool
 
 	Cut bool // the connection ends

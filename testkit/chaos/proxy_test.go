@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +136,40 @@ func TestPipelinesAndSubscriptionsKeepTheirOrder(t *testing.T) {
 			if m, err := sub.ReceiveMessage(ctx); err != nil || m.Payload != fmt.Sprint(i) {
 				t.Errorf("message %d: %v, %v", i, m, err)
 			}
+		}
+	})
+}
+
+// A MULTI with a command that is refused applies nothing, and its connection stays in use.
+func TestAMultiWithACommandThatIsRefused(t *testing.T) {
+	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
+		ctx := t.Context()
+		faults := chaos.NewProxy(t, to)
+		rdb := faults.Client()
+		once := rdb.Conn()
+		defer func() { _ = once.Close() }()
+		do := func() error {
+			_, err := once.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				p.Incr(ctx, "before")
+				p.Set(ctx, "refused", 1, 0)
+				p.Incr(ctx, "after")
+				return nil
+			})
+			return err
+		}
+		for _, command := range []string{"multi", "set", "exec", ""} {
+			fault := faults.Add(chaos.Fault{Command: command, Do: chaos.Effect{Refuse: "OOM command not allowed"}})
+			if err := do(); err == nil || !strings.HasPrefix(err.Error(), "EXECABORT") || direct.Exists(ctx, "before", "after").Val() != 0 {
+				t.Errorf("%q: %v, before %q, after %q", command, err, direct.Get(ctx, "before").Val(), direct.Get(ctx, "after").Val())
+			}
+			fault.Remove()
+		}
+		faults.Add(chaos.Fault{Command: "incr", Do: chaos.Effect{Twice: true}})
+		if err := do(); err != nil || direct.Get(ctx, "before").Val() != "1" || direct.Get(ctx, "after").Val() != "1" {
+			t.Errorf("afterwards: %v, before %q, after %q", err, direct.Get(ctx, "before").Val(), direct.Get(ctx, "after").Val())
+		}
+		if err := once.Ping(ctx).Err(); err != nil {
+			t.Error(err)
 		}
 	})
 }
