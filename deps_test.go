@@ -115,8 +115,8 @@ func TestImportArrows(t *testing.T) {
 			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "sched", "retry", "actors/internal/retry", "supervisor", "internal/config"))
 			forbid(p.Deps, "who looks needs no engine", usesProtoactor)
 		}
-		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "internal/config", "handler"}, p.is) {
-			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))
+		if slices.ContainsFunc([]string{"actors/internal", "fetch", "sched", "retry", "client", "supervisor", "handler"}, p.is) {
+			forbid(p.Deps, "inspect looks at the server side from outside; only the leader looks for the jobs of locks", mine("inspect"))
 		}
 		if !p.is("cmd") && !p.is("internal/console/operate") && !p.is("internal/console/demo") && !p.is("internal/console/screen") { // demo is one, screen shows what they print
 			forbid(p.Imports, "the commands are above all", mine("internal/console/cli", "internal/console/operate"))

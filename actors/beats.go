@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -86,7 +87,28 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 		return result, err
 	}
 	d.env.Outage.OK(part)
+	d.renewLocks(ctx)
 	return result, nil
+}
+
+// renewLocks has the locks of unique jobs that run live on.
+func (d *Daemon) renewLocks(ctx context.Context) {
+	var locks []*job.Lock
+	for _, c := range d.capsules {
+		for _, w := range c.pool.working() {
+			if r, ok := w.Job.(*run.Run); ok {
+				if lock := r.Lock(); lock != nil {
+					locks = append(locks, lock)
+				}
+			}
+		}
+	}
+	const part = heart + "/locks"
+	if err := job.RenewLocks(ctx, d.env.Redis, locks); err != nil {
+		d.env.Outage.Failed(part, err)
+		return
+	}
+	d.env.Outage.OK(part)
 }
 
 // noteBeat notes that a beat is over.

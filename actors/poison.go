@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/logs"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -55,6 +57,22 @@ func (d *Daemon) newDeaths() *poison.Deaths {
 	return poison.NewDeaths(tell, func(counter *supervised.Tracker, f func()) {
 		d.env.System.SpawnAs(counter, launcherName, f)
 	}, d.env.Changes.Wake, d.env.Log, rescuerPart)
+}
+
+// freeLocks frees the locks of the unique jobs that are dead after a round. One that it does not come to
+// is an orphan.
+func (d *Daemon) freeLocks(ctx context.Context, got rescue.Round) {
+	for _, from := range got.Details {
+		for _, j := range from.Rerouted {
+			p, err := troupe.ParsePayload(j.Orphan.Payload)
+			if j.Decision.To != job.ToDead || err != nil {
+				continue
+			}
+			if lock := job.LockOf(p, redisconn.OnCluster(d.env.Redis)); lock != nil && lock.Until != troupe.UntilPeriod {
+				_, _ = job.FreeLock(ctx, d.env.Redis, lock.Key, lock.JID)
+			}
+		}
+	}
 }
 
 // tellRecovered tells the world what became of the jobs of a round that did not simply

@@ -65,7 +65,7 @@ func newPoller(d *Daemon) *poller {
 			own = append(own, d)
 		}
 		if s.of == nil {
-			loops = append(loops, func(l *supervised.Loop) { p.note(l, s.sched) })
+			loops = append(loops, func(l *supervised.Loop) { p.note(l, s.sched) }, func(l *supervised.Loop) { p.freeOrphans(l, s) })
 			p.periodic = newTicking(d, s)
 			if p.periodic.loop = len(loops); !cfg.PeriodicElsewhere {
 				loops = append(loops, p.periodic.tick)

@@ -90,7 +90,7 @@ func (c *Client) sendMixed(ctx context.Context, entries []entry) []error {
 
 // sendUnique pushes unique entries. What is sent again does nothing again, by go-redis or by the caller.
 func (c *Client) sendUnique(ctx context.Context, entries []entry) []error {
-	names := []string{keys.Queues, keys.Schedule}
+	names := []string{keys.Queues, keys.Schedule, keys.Conflicts}
 	numbers := map[string]int{}
 	number := func(key string) int {
 		n, ok := numbers[key]
@@ -152,6 +152,7 @@ func (c *Client) sendUniqueApart(ctx context.Context, entries []entry) []error {
 					err = nil
 				}
 				if err == nil && holder != e.lock.JID {
+					_ = c.rdb.HSet(ctx, keys.Conflicts, e.lock.Key, holder).Err() // worth less than the answer
 					err = &DuplicateError{Holder: holder, Lock: e.lock.Key}
 				}
 			}

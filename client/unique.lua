@@ -2,7 +2,8 @@
 --
 -- KEYS[1]   set of all queues
 -- KEYS[2]   schedule set
--- KEYS[3..] locks and queues
+-- KEYS[3]   hash of the locks that have refused jobs
+-- KEYS[4..] locks and queues
 -- ARGV      per job: number of the key of its lock; its jid; how long the lock lives, ms; number of the
 --           key of its queue, '' for the schedule set; name of the queue; score; text
 --
@@ -25,6 +26,7 @@ for at = 1, #ARGV, 7 do
       said = 'a'
     else
       said = 'd' .. holder
+      if redis.pcall('HLEN', KEYS[3]) ~= 10000 then redis.pcall('HSET', KEYS[3], lock, holder) end
     end
   end
   if said == '' then

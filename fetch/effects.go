@@ -92,10 +92,14 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 		for k := range m.Effects.Push {
 			push := &m.Effects.Push[k]
 			if l := push.Lock; l != nil {
-				args = append(args, "unique", 8, numberOf(names, l.Key)+1, l.JID, l.For.Milliseconds(), "", p.known(push.Queue), "", push.Score, push.Payload)
+				var queue, conflicts any = "", ""
 				if push.Score == "" {
-					args[len(args)-5] = numberOf(names, keys.Queue(push.Queue)) + 1
+					queue = numberOf(names, keys.Queue(push.Queue)) + 1
 				}
+				if !p.in.f.cluster {
+					conflicts = numberOf(names, keys.Conflicts) + 1
+				}
+				args = append(args, "unique", 8, numberOf(names, l.Key)+1, l.JID, l.For.Milliseconds(), queue, p.known(push.Queue), conflicts, push.Score, push.Payload)
 				effects, number = effects+1, pushMax+1
 				continue
 			}

@@ -151,11 +151,17 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 				if cluster && (kind == 1 || kind == 4) { // the schedule set is elsewhere
 					kind--
 				}
+				conflicts := func() any {
+					if cluster {
+						return ""
+					}
+					return c.key(keys.Conflicts)
+				}
 				switch kind {
 				case 3:
-					c.add("unique", 8, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, c.key(queueA), "a", "", "", texts[0])
+					c.add("unique", 8, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, c.key(queueA), "a", conflicts(), "", texts[0])
 				case 4:
-					c.add("unique", 8, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, "", "", "", "2.5", texts[0])
+					c.add("unique", 8, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, "", "", conflicts(), "2.5", texts[0])
 				case 5:
 					c.add("lock", 3, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), rapid.SampledFrom([]int{0, 60000}).Draw(t, "ms"))
 				case 0:

@@ -76,3 +76,17 @@ func ExampleInspector_Processes() {
 	fmt.Println(len(processes), "processes,", len(works), "running jobs", err)
 	// Output: 0 processes, 0 running jobs <nil>
 }
+
+// Whether jobs are still to run, or run.
+func ExampleInspector_Missing() {
+	rdb, end := inside()
+	defer end()
+	ctx := context.Background()
+	jid, err := client.New(rdb).PushClass(ctx, "Report", []any{1})
+	if err != nil {
+		panic(err)
+	}
+	missing, err := inspect.New(rdb).Missing(ctx, jid, "0123456789abcdef01234567")
+	fmt.Println(missing, err)
+	// Output: [0123456789abcdef01234567] <nil>
+}

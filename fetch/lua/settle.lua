@@ -21,9 +21,9 @@
 --          number of effects, each of them: its kind; how many arguments follow; these:
 --            push  number of the key of a queue, '' for the schedule set; name of the queue if it may be new
 --                  to the set of all queues, else ''; texts, those of the schedule set behind their scores
---            unique number of the key of a lock; jid; ms to live of the lock; these three of the job: number of the key
---                  of its queue, '' for the schedule set; the name as above; ''; score; text. It enters unless
---                  another job holds the lock
+--            unique number of the key of a lock; jid; ms to live of the lock; number of the key of the queue, '' for the
+--                  schedule set; the name as above; number of the key of the hash of the locks that have refused jobs, ''
+--                  for none; score; text. The job enters unless another one holds the lock
 --            lock  number of the key of the lock of the job that is moved; its jid; ms. If it holds the lock, that is
 --                  freed behind the move; with ms it lives so long from now on, and is taken if nobody holds it
 --            hash  number of the key of a hash; its milliseconds to live; names and values of fields
@@ -57,8 +57,11 @@ local function enter(at, back)
     else
       local taken = pcall('SET', KEYS[key], ARGV[at + 3], 'NX', 'PX', ARGV[at + 4])
       if text(taken) then return text(taken) end
-      if not taken and pcall('GET', KEYS[key]) ~= ARGV[at + 3] then
+      local holder = not taken and pcall('GET', KEYS[key]) or ARGV[at + 3]
+      if holder ~= ARGV[at + 3] then
         out[#out + 1], out[#out + 2] = 'd', ARGV[at + 3]
+        local conflicts = KEYS[tonumber(ARGV[at + 7])]
+        if conflicts and not text(holder) and pcall('HLEN', conflicts) ~= 10000 then pcall('HSET', conflicts, KEYS[key], holder) end
         return
       end
       entered[at], locked[at] = true, taken and true or nil

@@ -10,3 +10,10 @@ func Lock(digest, queue string, cluster bool) string {
 	}
 	return LockPrefix + digest
 }
+
+// Conflicts is a hash with the locks that have refused jobs lately: lock -> jid of its holder. The leader looks
+// whether those jobs are there, and empties it.
+const Conflicts = "troupe:conflicts"
+
+// MaxConflicts is how many locks the hash has at most; those beyond it are not noted.
+const MaxConflicts = 10_000

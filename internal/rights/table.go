@@ -184,6 +184,7 @@ var keyNames = []names{
 		c := keys.CommonOf(d.fetcher(), true)
 		return []string{c.Owners, c.Expiries, c.Lease}
 	}},
+	{rule: "troupe:*", list: fixed(keys.Conflicts, keys.Lock("0", "x", false))},
 	{rule: "troupe:*", why: untimed, list: fixed(keys.Periodic)},
 	{rule: "cron_job*", why: untimed, list: fixed(keys.PeriodicSet(""), keys.PeriodicSet("default"), keys.PeriodicJob("default", "x", false), keys.PeriodicMarks(keys.PeriodicJob("", "x", false)), keys.PeriodicHistory(keys.PeriodicJob("", "x", false)))},
 	{rule: "{queue:*", only: cluster, list: each(keys.ClusterSuspects, keys.ClusterUnreadable)},

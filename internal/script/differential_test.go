@@ -173,16 +173,23 @@ var scriptTries = map[string]difftest.Try{
 		return keys, args
 	},
 	"client/unique": func(t *rapid.T) ([]string, []any) {
-		keys, args := []string{names, setA, "lock:1", "lock:2", listA}, []any(nil)
+		keys, args := []string{names, setA, hash, "lock:1", "lock:2", listA}, []any(nil)
 		for range rapid.IntRange(1, 4).Draw(t, "jobs") {
-			queue := rapid.SampledFrom([]any{"", 5}).Draw(t, "queue")
+			queue := rapid.SampledFrom([]any{"", 6}).Draw(t, "queue")
 			score := ""
 			if queue == "" {
 				score = "2.5"
 			}
-			args = append(args, rapid.IntRange(3, 4).Draw(t, "lock"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, queue, "a", score, members.Draw(t, "job"))
+			args = append(args, rapid.IntRange(4, 5).Draw(t, "lock"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, queue, "a", score, members.Draw(t, "job"))
 		}
 		return keys, args
+	},
+	"internal/job/locks": func(t *rapid.T) ([]string, []any) {
+		var args []any
+		for range 2 {
+			args = append(args, rapid.SampledFrom([]string{"", "1", "2", "x"}).Draw(t, "jid"), rapid.SampledFrom([]int{0, 60000}).Draw(t, "ms"))
+		}
+		return []string{lock1, lock2}, args
 	},
 	"internal/beat/oldest": func(t *rapid.T) ([]string, []any) {
 		return []string{rapid.SampledFrom([]string{listA, setA}).Draw(t, "key")},

@@ -63,6 +63,14 @@ func (r *Run) unlockAtStart() bool {
 	return move.Err == nil && move.Stay.Done
 }
 
+// Lock is the lock that the job holds while it runs; nil if it holds none. Safe for concurrent use.
+func (r *Run) Lock() *job.Lock {
+	if r.over.Load() {
+		return nil
+	}
+	return r.renewed.Load()
+}
+
 // effects are those of the end of the run: its pushes if it is done, and what becomes of its lock, which lives until
 // for so long after that time if the job goes on, or is freed. nil for nothing.
 func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effects {
@@ -85,6 +93,7 @@ func (r *Run) ownStart() bool {
 		r.payload = nil
 		return false
 	}
+	r.renewed.Store(r.lock)
 	return true
 }
 

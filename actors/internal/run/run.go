@@ -49,6 +49,8 @@ type Run struct {
 	iteration *iteration        // nil if the job is not iterable
 	behind    []*troupe.Payload // the jobs of a chain behind this one
 	lock      *job.Lock         // of a unique job that holds it until it is done; else nil
+
+	renewed atomic.Pointer[job.Lock] // that lock while the job runs, for the beat
 }
 
 // facts are what is known of a job once its run has begun. The run that gives another one up

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -105,6 +107,11 @@ func (r *Run) giveUp(cause error) func() {
 		p = nil
 	}
 	end := &Run{facts: r.facts, ended: now, payload: p, err: cause, returned: true}
+	if p != nil && job.HasOwn(r.w.Unit.Payload) {
+		if end.locked(); end.lock != nil && end.lock.Until == troupe.UntilStart {
+			end.lock = nil // freed before the run
+		}
+	}
 	end.freed.Store(true)
 	return func() {
 		if r.env.Ledger.IsOpen(r.w) { // else its outcome is decided already
