@@ -120,6 +120,9 @@ func (b *bulk) add(ctx context.Context, typed troupe.Args, class string, args js
 
 // put adds a job with the options o, and pushes the batch if it is full.
 func (b *bulk) put(ctx context.Context, o *options, class string, args json.RawMessage, id string) error {
+	if err := o.single("one of several jobs"); err != nil {
+		return err
+	}
 	var at time.Time
 	if o.when != nil {
 		at = o.when(b.now)

@@ -203,6 +203,8 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	if err == nil {
 		if name := o.bulkOnly(); name != "" {
 			err = &FieldError{name, "it for a single push", "a bulk push"}
+		} else {
+			err = c.checkDebounce(o)
 		}
 	}
 	if err != nil {
@@ -225,12 +227,18 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	ctx, span := c.spans(ctx, job.PushCall{Queue: o.queue, Class: class, JID: id})
 	defer func() { span.End(failure(err)) }()
 	d.mark(span, o, class)
-	if c.chain != nil || d.unique != nil {
+	if c.chain != nil || d.unique != nil || o.debounce != nil {
 		p, err := d.payload()
+		if err == nil && o.debounce == nil {
+			return c.finish(ctx, p, now)
+		}
+		if err == nil {
+			jid, err = c.sendDebounced(ctx, p, o.debounce, now)
+		}
 		if err != nil {
 			return "", fmt.Errorf("push %s: %w", class, err)
 		}
-		return c.finish(ctx, p, now)
+		return jid, nil
 	}
 	d.close(stamp)
 	if err := c.sendOne(ctx, d.entry); err != nil {

@@ -14,7 +14,7 @@ import (
 // Option changes one push: there is one for each field of a job that a push can set, and Set for
 // fields of your own. troupe.Options describe a class, and are not given to a push. An Option counts before the Defaults of the job's type (see
 // troupe.Options), and these before WithDefaults. Of options for the same field the
-// last one counts; of In, At and Spread only one may be given. A value out
+// last one counts; of In, At, Spread and Debounce only one may be given. A value out
 // of range fails the push with a *FieldError.
 type Option func(*options)
 
@@ -45,7 +45,8 @@ type options struct {
 	head   []byte // all of fields, as each job begins: {"retry":true,"queue":"default",
 	jid    string
 
-	unique *troupe.Unique // nil: the job is not
+	unique   *troupe.Unique // nil: the job is not
+	debounce *debounced     // likewise
 
 	when  func(now time.Time) time.Time // nil: at once
 	timed string                        // name of the option that set when

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type Pushes struct {
 	all     []Pushed          // since the last Clear
 	waiting []Pushed          // of those, what was not run yet
 	locks   map[string]string // of unique jobs: jid by key
+
+	debounces map[string]debounced // the first push of each job of client.Debounce, by key
 }
 
 // Pushed is one job as it would be in Redis.
@@ -48,7 +51,7 @@ func Fake(tb testing.TB, opts ...client.ClientOption) *Pushes {
 	return p
 }
 
-// Inline is Fake, but each push runs its job before it returns, scheduled ones as
+// Inline is Fake, but each push runs its job before it returns, scheduled and debounced ones as
 // well, inside the class's own middleware and mw. What the handler returns is the
 // push's error (which wraps it); a class without a handler is a
 // *troupe.UnknownClassError, a panic a *troupe.PanicError whose stack is logged.
@@ -99,7 +102,7 @@ func (p *Pushes) Jobs() []Pushed {
 func (p *Pushes) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all, p.waiting, p.locks = nil, nil, nil
+	p.all, p.waiting, p.locks, p.debounces = nil, nil, nil, nil
 }
 
 // Drain runs the waiting jobs, oldest first and scheduled ones as if they were
@@ -177,9 +180,13 @@ func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		switch unique, err := uniqueOf(cmd); {
-		case err != nil:
-			return err
+		unique, err := uniqueOf(cmd)
+		debounced, wrong := debouncedOf(cmd)
+		switch {
+		case cmp.Or(err, wrong) != nil:
+			return cmp.Or(err, wrong)
+		case debounced != nil:
+			return h.pushDebounced(ctx, cmd, debounced, next)
 		case unique != nil:
 			return h.pushUnique(ctx, cmd, unique, next)
 		case h.pass:

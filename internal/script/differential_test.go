@@ -191,6 +191,14 @@ var scriptTries = map[string]difftest.Try{
 		}
 		return []string{lock1, lock2}, args
 	},
+	"client/debounce": func(t *rapid.T) ([]string, []any) {
+		text := rapid.SampledFrom([]string{"x", "z"}).Draw(t, "text")
+		return []string{setA, hash}, []any{
+			rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "number"), rapid.SampledFrom([]string{`"j1"`, `"j2"`}).Draw(t, "jid"), "1795225036.2125871",
+			rapid.SampledFrom([]string{"1795225036.2125871", "1795225041.5"}).Draw(t, "score"), rapid.SampledFrom([]string{"0", "1", "0.5"}).Draw(t, "max"),
+			text, rapid.SampledFrom([]string{"", "y"}).Draw(t, "behind"), 600000,
+		}
+	},
 	"internal/beat/oldest": func(t *rapid.T) ([]string, []any) {
 		return []string{rapid.SampledFrom([]string{listA, setA}).Draw(t, "key")},
 			[]any{rapid.SampledFrom([]int{1, 4, 1000}).Draw(t, "long"), rapid.IntRange(1, 30).Draw(t, "end")}
