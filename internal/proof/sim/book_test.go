@@ -24,6 +24,7 @@ type book struct {
 	late   bool                // the connection of the last command was gone already
 
 	commands int // so far that may have moved a job
+	locks    locks
 }
 
 // state is one job.
@@ -56,10 +57,13 @@ type state struct {
 	last     map[string]*pushing // the last run in each process
 	items    int                 // runs of items
 	ruby     bool                // a Ruby worker has run it
+	lock     string              // the key of its lock, once it has come into Redis
+	seenIn   bool                // and it has been looked at as it did
 }
 
 func (b *book) open(w *world) {
 	b.w, b.jobs, b.owners, b.known = w, map[string]*state{}, map[string]*process{}, map[string]string{}
+	b.locks = locks{at: map[string]*lock{}, keys: map[string]string{}, now: map[string]string{}}
 	for i := range w.plan.Jobs {
 		b.chain(b.add(i+1, &w.plan.Jobs[i]))
 	}
@@ -82,6 +86,7 @@ func (b *book) look() map[string][]string {
 		if !ok {
 			name = jobOf(payload)
 			b.known[payload] = name
+			b.readLock(b.jobs[name], payload)
 		}
 		where[name] = append(where[name], place)
 	}
@@ -126,6 +131,7 @@ func (b *book) after(o *owner, words []string) {
 	before := b.where
 	b.where = b.look()
 	script := script(words)
+	b.lookAtLocks(script, before)
 	b.effects(o, script, before)
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
@@ -168,6 +174,7 @@ func listOf(key string) (slot keys.Slot, id, field string, ok bool) {
 func (b *book) fellBack() {
 	before := b.where
 	b.where = b.look()
+	b.locksFellBack()
 	for _, s := range b.allJobs() {
 		switch now := b.where[s.name]; {
 		case len(now) > 0: // who has it in hand may run it, too
@@ -289,6 +296,9 @@ func (b *book) check(s *state, places []string) {
 func (b *book) runs(o *owner, s *state) {
 	s.ran++
 	s.running[o.name], s.begun[o.name] = true, true
+	if o.place != nil {
+		b.startedWith(s)
+	}
 	b.w.seen["run"]++
 	if s.done > 0 {
 		b.w.seen["run of a job that was done"]++
@@ -372,4 +382,6 @@ func (b *book) close() {
 			b.w.fail("after the end %s is not done", s.name)
 		}
 	}
+	b.lookAtLocks("nothing", b.where)
+	b.locksLeft()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -86,6 +87,14 @@ func TestSeededBugsAreFound(t *testing.T) {
 		)}, "enters [0-9] times in a step that settles"},
 		{"an ack that leaves its pushes out", bug{plan: children, fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &silent{f.(effector)} })}, "is not there"},
 		{"a cursor that is stored apart from its pushes", bug{plan: items, script: instead(edit{"settle", "local err = text(pcall('HSET', KEYS[key], unpack(ARGV, first, last)))", "local err"})}, "has pushed 2 times"},
+		{"a duplicate that is pushed", bug{plan: alike(nil), script: instead(edit{"unique", "said = 'd' .. holder", "said = ''"})}, "does not hold its lock"},
+		{"a duplicate that is pushed with an ack", bug{plan: alike(children), script: instead(edit{"settle", "if not taken and pcall('GET', KEYS[key]) ~= ARGV[at + 3] then", "if false then"})}, "does not hold its lock"},
+		{"a lock that is not freed", bug{plan: alike(nil), script: instead(edit{"settle", "  elseif holder == jid then\n    pcall('DEL', lock)", "  elseif holder == jid then"})}, "after the end .* holds a lock"},
+		{"a lock that is freed though the move is refused", bug{plan: alike(spoiled), script: instead(edit{"settle", "ipairs(err and {} or effects)", "ipairs(effects)"})}, "is freed by settle, and the job stands in"},
+		{"a lock that is freed whoever holds it", bug{plan: alike(short), script: instead(edit{"settle", "elseif holder == jid then", "elseif holder then"})}, "is freed by settle, and the job stands in"},
+		{"a retry that frees its lock", bug{plan: alike(failing), script: instead(edit{"settle", "if ms ~= '0' then", "if false then"})}, "is freed by settle, and the job stands in"},
+		{"a retry that does not move the end of its lock", bug{plan: alike(failing), script: instead(edit{"settle", "if not holder or holder == jid then pcall('SET', lock, jid, 'PX', ms) end", ""})}, "its lock lives for"},
+		{"a lock until the start that stays", bug{plan: alike(untilStart), fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &keeper{f.(effector)} })}, "still holds its lock"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			for seed := 1; seed <= 1000; seed++ {
@@ -122,7 +131,42 @@ func late(p *Plan) {
 // plain has no job push: a fetcher that is wrapped need not be able to.
 func plain(p *Plan) {
 	for i := range p.Jobs {
-		p.Jobs[i].Pushes, p.Jobs[i].Links, p.Jobs[i].Items = 0, 0, 0
+		p.Jobs[i].Pushes, p.Jobs[i].Links, p.Jobs[i].Items, p.Jobs[i].Unique = 0, 0, 0, Unique{}
+	}
+}
+
+// alike has every job be unique, all of a queue by the same lock; and what they push.
+func alike(more func(*Plan)) func(*Plan) {
+	return func(p *Plan) {
+		p.Cluster, p.Peers, p.Children = false, 0, Unique{Group: 1, For: time.Hour}
+		for i := range p.Jobs {
+			p.Jobs[i].Items, p.Jobs[i].Unique = 0, Unique{Group: 1, For: time.Hour}
+		}
+		if more != nil {
+			more(p)
+		}
+	}
+}
+
+// short has locks end before their jobs.
+func short(p *Plan) {
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		j.After, j.In, j.Lasts, j.Unique.For = 1500*time.Millisecond, 0, 8*time.Second, time.Second
+	}
+}
+
+// failing has the first run of each job fail.
+func failing(p *Plan) {
+	for i := range p.Jobs {
+		p.Jobs[i].Fails = 1
+	}
+}
+
+// untilStart has locks end as their jobs start.
+func untilStart(p *Plan) {
+	for i := range p.Jobs {
+		p.Jobs[i].Unique.Until = troupe.UntilStart
 	}
 }
 
@@ -239,6 +283,23 @@ func (f *oblivious) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Res
 			moves[i].Stay = new(fetch.Stay)
 			defer func() { *stay = *moves[i].Stay }()
 		}
+	}
+	return f.effector.Settle(ctx, moves)
+}
+
+// keeper says of a stay that frees a lock that it was carried out.
+type keeper struct{ effector }
+
+func (f *keeper) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+	moves = slices.DeleteFunc(slices.Clone(moves), func(m fetch.Move) bool {
+		frees := m.To == fetch.ToStay && m.Effects.Lock != nil
+		if frees {
+			m.Stay.Done = true
+		}
+		return frees
+	})
+	if len(moves) == 0 {
+		return make([]fetch.Result, 1), nil
 	}
 	return f.effector.Settle(ctx, moves)
 }

@@ -126,17 +126,18 @@ func (l errorLog) Write(line []byte) (int, error) {
 func (p *process) registry() *troupe.Registry {
 	reg := new(troupe.Registry)
 	opts := troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(2 * time.Second) }}
-	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[job]) error { return p.handle(ctx, j.JID) }, opts)
+	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[work]) error { return p.handle(ctx, j.JID) }, opts)
+	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[one]) error { return p.handle(ctx, j.JID) }, opts)
 	p.iterable(reg, opts)
 	return reg
 }
 
-// job is the class of every job.
-type job struct{}
+// work is the class of jobs that are neither unique nor iterable.
+type work struct{}
 
-func (job) Class() string { return "Job" }
+func (work) Class() string { return "Job" }
 
-// handle is the handler of every job.
+// handle is the handler of jobs that are not iterable.
 func (p *process) handle(ctx context.Context, jid string) error {
 	w, name := p.w, "j"+strings.TrimLeft(jid, "0")
 	j := w.book.job(name)
@@ -257,17 +258,15 @@ func (w *world) push() {
 				break
 			}
 			s := w.book.job(fmt.Sprintf("j%x", i+1))
-			opts := []client.Option{client.JID(s.jid()), client.Queue(j.Queue)}
-			if j.In > 0 {
-				opts = append(opts, client.In(j.In))
-			}
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			var err error
 			if j.Links > 0 {
-				_, _ = c.PushChain(ctx, w.book.chainOf(s, opts)...)
+				_, err = c.PushChain(ctx, w.book.chainOf(s, s.options())...)
 			} else {
-				_, _ = c.Push(ctx, s.args(), opts...) // the book sees what came into Redis
+				_, err = c.Push(ctx, s.args(), s.options()...) // the book sees what came into Redis
 			}
 			cancel()
+			w.book.pushedAs(s, err)
 		}
 		_ = rdb.Close()
 		w.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -23,6 +24,7 @@ type Plan struct {
 
 	Cluster  bool // Redis is a cluster; without Ruby workers, which do not run on one
 	Troubles []Trouble
+	Children Unique // what jobs push with their acks, in part
 
 	NoClient bool // Redis knows no CLIENT ID: waits are not ended by their clients
 }
@@ -46,6 +48,8 @@ type Job struct {
 	Pushes int // so many jobs, with its ack
 	Links  int // jobs behind it in its chain
 	Items  int // it is iterable, and has so many
+
+	Unique Unique
 }
 
 // Pill is whether, and when, a job takes the process down that runs it.
@@ -184,6 +188,9 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 	if draw(t, "effects", 0, 1) == 1 {
 		drawEffects(t, &p)
 	}
+	if draw(t, "locks", 0, 2) == 2 {
+		drawLocks(t, &p)
+	}
 	return p
 })
 
@@ -222,6 +229,24 @@ func drawEffects(t *rapid.T, p *Plan) {
 			}
 		}
 		p.Troubles = append(p.Troubles, tr)
+	}
+}
+
+// drawLocks has jobs be unique.
+func drawLocks(t *rapid.T, p *Plan) {
+	one := func() Unique {
+		return Unique{
+			Group: draw(t, "group", 1, 2), Until: pick(t, "until", troupe.UntilDone, troupe.UntilDone, troupe.UntilDone, troupe.UntilStart, troupe.UntilPeriod),
+			For: pick(t, "for", 24*time.Hour, 24*time.Hour, 20*time.Second), Across: !p.Cluster && draw(t, "across", 0, 1) == 1,
+		}
+	}
+	for i := range p.Jobs {
+		if draw(t, "unique", 0, 3) > 0 {
+			p.Jobs[i].Unique = one()
+		}
+	}
+	if draw(t, "children", 0, 1) == 1 {
+		p.Children = one()
 	}
 }
 
@@ -272,11 +297,12 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
 	}
 	for i, j := range p.Jobs {
-		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, unresponsive %t, kills %d, pushes %d, links %d, items %d\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items)
+		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, unresponsive %t, kills %d, pushes %d, links %d, items %d, unique %v\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items, j.Unique)
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t, of ways: %t, of pushes: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.OfWays, f.OfPushes, f.Place+1, f.Back)
 	}
+	fmt.Fprintf(&b, "  children: unique %v\n", p.Children)
 	for _, t := range p.Troubles {
 		fmt.Fprintf(&b, "  trouble: after %s, for %s, key %q\n", t.At, t.For, t.Key)
 	}
