@@ -19,12 +19,19 @@ type account struct {
 	fencedAt map[string]int  // place → when
 	forgot   int             // how often a master has fallen back
 	lastSent map[string]int  // ID → when its last renewal arrived
+
+	entered   map[string]int    // how often what a job pushes has entered
+	left      map[string]bool   // it was left out, since another one holds its lock
+	half      map[string]bool   // the script that pushes it, or moves it, has broken off
+	holder    map[string]string // lock → the job that has taken it, until it ends
+	elsewhere map[string]bool   // it has ended where nobody frees its lock
 }
 
 func newAccount() account {
 	n := func() map[string]int { return map[string]int{} }
 	b := func() map[string]bool { return map[string]bool{} }
-	return account{pushed: n(), finished: n(), starts: n(), allowed: n(), copies: n(), excused: b(), put: b(), over: b(), fencedAt: n(), lastSent: n()}
+	return account{pushed: n(), finished: n(), starts: n(), allowed: n(), copies: n(), excused: b(), put: b(), over: b(), fencedAt: n(), lastSent: n(),
+		entered: n(), left: b(), half: b(), holder: map[string]string{}, elsewhere: b()}
 }
 
 // allow explains runs more of a job, and copies of it at the same time.
@@ -73,6 +80,7 @@ func (w *World) ended(o *owner, _ *place, u *unit) {
 	w.tracef("%s ends %s: %s", o.name(), u.job, [...]string{"", "well", "retry", "dead", "requeue", "reroute"}[u.outcome])
 	switch u.outcome {
 	case well:
+		w.ackedWith(u)
 		o.ran[u.job] = true
 		w.acc.finished[u.job]++
 	case retried, requeued, rerouted, died:
@@ -137,6 +145,7 @@ func (a *account) inHand(o *owner, each func(*unit)) {
 
 // settled is called when an owner forgets a job after its ack.
 func (a *account) settled(p *place, u *unit) {
+	p.o.w.settledWith(u)
 	if u.put && u.putEpoch != p.o.w.epochs() {
 		a.put[u.job] = true // written into another slot, acknowledged, and forgotten there
 	}
@@ -246,6 +255,14 @@ func (a *account) fallenBack(w *World, m *Master, to map[string]*value) {
 	}
 	for _, o := range w.owners { // acknowledged in another slot, then forgotten there: nobody can tell
 		a.inHand(o, func(u *unit) { a.put[u.job] = a.put[u.job] || u.put })
+	}
+	for key := range a.holder {
+		if w.masterOfKey(key) == m {
+			delete(a.holder, key)
+			if v := to[key]; v != nil {
+				a.holder[key] = v.list[0]
+			}
+		}
 	}
 	for key, v := range to { // a tombstone that Redis forgets was never there
 		if text := v.hash[ours]; v.kind == aHash && text != "" && text != fenced {

@@ -183,7 +183,7 @@ func (p *place) compared(name string, there []string) {
 			u.busy, u.maybe = u.busy && !u.maybe, false
 		case u.maybe:
 			p.acked(u)
-		case u.outcome != well:
+		case u.outcome != well || p.withEffects(u) && !w.rules.DoneIsWrittenBack:
 			missing = append(missing, u.job)
 		}
 	}

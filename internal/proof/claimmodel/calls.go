@@ -61,7 +61,7 @@ func (p *place) settled(number int, r Reply, moved []*unit, done func(Reply)) {
 // or their destinations refused them: their lists tell.
 func (p *place) maybe(moved []*unit, done func(Reply)) {
 	if len(moved) == 0 || p.o.w.rules.ListsTellRefused {
-		done(Reply{Verdict: OK})
+		done(Reply{Verdict: OK, ByNumber: true})
 		return
 	}
 	for _, u := range moved {
@@ -85,11 +85,17 @@ func (p *place) calls(add func(string, func())) {
 		add("take", func() { p.take(acks, p.wants()) })
 	}
 	for _, u := range p.units {
-		if u.busy || u.outcome == open || u.outcome == well {
+		if u.busy || u.outcome == open || u.outcome == well && !p.withEffects(u) {
 			continue
 		}
 		add("settle", func() { p.settle(u) })
 		break
+	}
+	for _, u := range p.units {
+		if u.running && !u.busy && u.item < o.w.works[u.job].items {
+			add("store", func() { p.store(u) })
+			break
+		}
 	}
 	if list := p.surplus(); list != "" {
 		add("give back", func() { p.giveBack(list) })
@@ -116,7 +122,7 @@ func (p *place) waiting() bool {
 // acks collects what has ended well, by list.
 func (p *place) acks() (acks []Ack) {
 	for _, u := range p.units {
-		if u.outcome != well || u.busy {
+		if u.outcome != well || u.busy || p.withEffects(u) {
 			continue
 		}
 		i := slices.IndexFunc(acks, func(a Ack) bool { return a.List == u.list })
@@ -143,7 +149,7 @@ func (p *place) wants() (wants []Want) {
 func (p *place) take(acks []Ack, wants []Want) {
 	var acked []*unit
 	for _, u := range p.units {
-		if u.outcome == well && !u.busy {
+		if u.outcome == well && !u.busy && !p.withEffects(u) {
 			u.busy = true
 			acked = append(acked, u)
 		}
@@ -173,6 +179,8 @@ func (p *place) settle(u *unit) {
 	to := w.destination(u)
 	master := w.masterOfKey(to.Key)
 	u.busy = true
+	effects := u.effects
+	effects.Lock, effects.Keep = w.works[u.job].lock, u.outcome != well && u.outcome != died
 	done := func(r Reply) {
 		u.busy = false
 		if len(r.Refused) == 0 {
@@ -180,8 +188,12 @@ func (p *place) settle(u *unit) {
 		}
 	}
 	switch {
+	case to.None:
+		p.request("ack with effects "+u.job, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, to, effects) }, done)
 	case master == p.m:
-		p.request("move "+u.job+" to "+to.Key, p.next(), []*unit{u}, func(c *call, h Head) Reply { return Move(c, h, u.list, u.job, to) }, done)
+		p.request("move "+u.job+" to "+to.Key, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, to, effects) }, done)
+	case u.put && effects.Lock != "":
+		p.request("take away "+u.job, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, Destination{None: true}, effects) }, done)
 	case u.put || w.rules.DestinationFirst && u.outcome != open && !u.put:
 		acks := []Ack{{List: u.list, Len: -1, Jobs: []string{u.job}}}
 		p.request("ack "+u.job, p.next(), nil, func(c *call, h Head) Reply { return Take(c, h, acks, nil) }, func(r Reply) {

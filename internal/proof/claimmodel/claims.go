@@ -99,25 +99,36 @@ type Destination struct {
 	Key   string
 	Set   bool // a sorted set: retry or dead
 	Front bool // of a queue: the end that is popped next
+	None  bool // nowhere: it is done, and has effects
+	Stay  bool // nowhere: it stays in progress, and has effects
 }
 
 func (d Destination) write(c *call, job string) error {
+	if d.None || d.Stay {
+		return nil
+	}
 	if d.Set {
 		return c.zadd(d.Key, job)
 	}
 	return c.push(d.Key, job, !d.Front)
 }
 
-// Move takes one job out of a list: to retry, dead or a queue of the same slot.
+// Move takes one job out of a list: to retry, dead or a queue of the same slot, or nowhere. Its effects come with it:
+// what it pushes before it, and its lock behind it.
 //
 //	KEYS place, list, destination
-//	ARGV generation, call, old bytes, new bytes
+//	ARGV generation, call, old bytes, new bytes, effects
 //
 // What is not in the list is written all the same: the owner has it in hand, the
 // fence holds and the number is new, so it is Redis that has forgotten it.
 // Refused names the job if the destination could not be written; then it is still
-// in its list.
-func Move(c *call, h Head, list, job string, to Destination) Reply {
+// in its list, and without effects. A refused Stay fails instead: its list would not tell what became of it.
+func Move(c *call, h Head, list, job string, to Destination, e Effects) Reply {
+	if h.rules.EffectsBehindHead {
+		h.open(c)
+		e.enter(c, h.rules) //nolint:errcheck // only in a mutant
+		e.Push = nil
+	}
 	m, v := h.enter(c)
 	if v != OK {
 		return Reply{Verdict: v}
@@ -128,10 +139,21 @@ func Move(c *call, h Head, list, job string, to Destination) Reply {
 		jobs, _ := c.lrange(h.list(list))
 		there = count(jobs, job) > 0
 	}
-	if !there || to.write(c, job) == nil {
+	if h.rules.PushesFirst && !to.Stay {
+		c.lrem(h.list(list), job) //nolint:errcheck // only in a mutant
+	}
+	if h.rules.LockBehindMove {
+		e.unlock(c, job, h.rules)
+	}
+	switch err := e.enter(c, h.rules); {
+	case err != nil && to.Stay && !h.rules.RefusedStayFails:
+		return Reply{Verdict: Failed}
+	case err == nil && to.Stay:
+	case err == nil && (!there || to.write(c, job) == nil):
 		c.lrem(h.list(list), job) //nolint:errcheck // absent is fine
 		unname(c, h.Address, list)
-	} else {
+		e.unlock(c, job, h.rules)
+	default:
 		r.Refused = []string{job}
 	}
 	h.leave(c, m)

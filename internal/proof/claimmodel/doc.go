@@ -34,12 +34,27 @@
 //   - left behind: keys of troupe, at once after a stop without faults, after a day
 //     otherwise.
 //
+// In half of the histories jobs have effects (effects.go): they push two jobs with their ack, one of which is unique;
+// they are iterable, and each item pushes one in the step that stores the cursor behind it; they are unique
+// themselves. Then these must hold as well:
+//
+//   - half: what a job pushes enters in the step that takes the job out of progress, or stores the cursor behind its
+//     item, and neither happens without the other;
+//   - not pushed: of a run that its owner takes for settled all has entered, but what others hold the lock of;
+//   - doubled: nothing enters twice, unless Redis has fallen back, or has two copies of the job for a reason that
+//     explains runs more;
+//   - two holders: nobody takes a lock while the job that has taken it waits or is in progress, unless the time of
+//     the lock is over or Redis has forgotten it. After a fallback the holder is who had it in the data that came back;
+//   - lock without a job: when all jobs have ended no lock is left, but of jobs that Ruby ran and of jobs put aside
+//     unread.
+//
 // [Without] takes single rules out; the tests want to see a history in which the
 // lack of each shows. go test -run TestEachRuleIsNeeded/Numbers -model.show prints
 // the smallest such history, step by step.
 //
 // Left out: bytes and page sizes, the index of expiries, paused queues, the order of
 // queues, counts of recoveries and suspects, fairness of waits, a slot that moves,
-// commands that outlive the server that they were sent to, and data that vanishes
-// under open connections (FLUSHALL).
+// commands that outlive the server that they were sent to, data that vanishes
+// under open connections (FLUSHALL), chains (a chain is a push), jobs that hold their lock
+// until they start, and effects in processes that were cloned.
 package claimmodel

@@ -62,6 +62,14 @@ func (w *World) push() {
 	if m.full || m.bad[queueKey(q)] {
 		return
 	}
+	w.draw(job, q)
+	if key := w.works[job].lock; key != "" {
+		if m.find(key) != nil {
+			w.tracef("%s is a duplicate", job)
+			return
+		}
+		w.run(m, -1, func(c *call) Reply { c.set(key, job, 0); return Reply{} }) //nolint:errcheck // not full
+	}
 	w.tracef("%s is pushed to %s", job, q)
 	w.acc.pushed[job]++
 	w.run(m, -1, func(c *call) Reply { c.push(queueKey(q), job, true); return Reply{} }) //nolint:errcheck // looked above
@@ -125,6 +133,9 @@ func (w *World) promote() {
 	jobs := members(v)
 	job := jobs[w.pick(len(jobs))]
 	q := w.queues[w.pick(len(w.queues))]
+	if w.works[job].lock != "" {
+		q = w.works[job].queue
+	}
 	if w.masterOf(q).bad[queueKey(q)] {
 		return
 	}
@@ -156,7 +167,7 @@ func (w *World) fault() {
 		{f.cuts, w.cutOne}, {f.cuts, w.cutOne}, {f.crash, func() { w.kill(false) }}, {f.machine, func() { w.kill(true) }},
 		{f.pause, w.pause}, {f.pause, w.pause}, {f.fallBack, w.fallBackOne}, {f.spoil, w.spoil}, {f.full, w.fill},
 		{f.leave, w.leaveOne}, {f.clone, w.clone}, {f.suspend, w.pause}, {true, func() { w.tick(third) }}, {true, w.loseLate},
-		{true, func() { w.tick(lease) }}, {w.rules.RegistryNewName, w.oldRescuer}, {f.crash || f.leave, w.another}, {true, w.longTime},
+		{true, func() { w.tick(lease) }}, {w.rules.RegistryNewName, w.oldRescuer}, {f.crash || f.leave, w.another}, {true, w.longTime}, {f.effects, w.expire},
 	}
 	var on []func()
 	for _, x := range all {

@@ -80,6 +80,8 @@ type Reply struct {
 	Refused []string         // jobs whose destination answered with an error
 	Last    bool             // of Vacate: nothing is left of the owner
 	Nothing bool             // of Take: there was nothing to do; the number is as it was
+
+	ByNumber bool // there is none: its number has told that it was done
 }
 
 // Claimed is a claim that a take has made.

@@ -78,6 +78,7 @@ func TestProtocol(t *testing.T) {
 	for _, what := range []string{
 		"adopted", "broken off", "cloned", "closed a connection", "command lost", "cut", "fell back", "fenced",
 		"forgotten by redis", "killed", "reply too large", "told fenced", "duplicate", "written back",
+		"pushed with a move", "left out", "lock expired",
 	} {
 		if seen[what] == 0 && *histories >= 1500 {
 			t.Errorf("%q never happened", what)

@@ -25,6 +25,9 @@ type unit struct {
 	maybe            bool // moved, or refused by its destination: its list will tell
 	put              bool // Cluster: its destination is written, in another slot
 	putEpoch         int
+
+	effects Effects // of its end, or of the item that is not stored yet
+	item    int     // how many are stored
 }
 
 // owner is a process. It loses what is in its memory when it dies, and becomes
@@ -202,6 +205,7 @@ func (o *owner) placeActions(p *place, add func(string, func())) {
 	for _, u := range p.units {
 		switch {
 		case u.outcome != open:
+		case u.running && (u.busy || len(u.effects.Push) > 0 || o.w.faultless && u.item < o.w.works[u.job].items): // an item is being stored
 		case u.running:
 			add("end job", func() { o.endJob(p, u) })
 		case !u.busy && o.mayStart(p) && o.running() < o.slots: // not while it is on its way back
@@ -250,6 +254,9 @@ func (o *owner) mayStart(p *place) bool {
 
 func (o *owner) start(p *place, u *unit) {
 	u.running = true
+	if v := p.m.find(cursor(u.job)); v != nil {
+		u.item, _ = strconv.Atoi(v.hash["c"])
+	}
 	o.w.started(o, p, u)
 }
 
@@ -263,7 +270,10 @@ func (o *owner) endJob(p *place, u *unit) {
 		kinds = []outcome{well, requeued}
 	}
 	u.outcome = kinds[o.w.pick(len(kinds))]
-	if u.outcome == rerouted && len(o.w.queues) == 1 {
+	if u.outcome == well && u.item < o.w.works[u.job].items {
+		u.outcome = requeued // interrupted
+	}
+	if u.outcome == rerouted && (len(o.w.queues) == 1 || o.w.cluster && o.w.works[u.job].lock != "") { // it would leave its lock behind
 		u.outcome = requeued
 	}
 	o.w.ended(o, p, u)
@@ -287,3 +297,10 @@ func (o *owner) end() {
 	}
 	o.w.tracef("%s has left", o.name())
 }
+
+// withEffects reports whether a job that has ended well has effects.
+func (p *place) withEffects(u *unit) bool {
+	return len(u.effects.Push) > 0 || p.o.w.works[u.job].lock != ""
+}
+
+func number(n int) string { return strconv.Itoa(n) }

@@ -123,6 +123,7 @@ func (w *World) stop() {
 			break
 		}
 	}
+	w.leftLocks()
 	if left := w.left(); len(w.seen) == 0 && left != "" && w.wrong == "" {
 		w.fail("left behind after a clean stop: %s", left)
 	}

@@ -75,6 +75,7 @@ func (w *World) run(m *Master, left int, script func(*call) Reply) (r Reply) {
 	if c.refused {
 		w.fail("out of memory: Redis has refused a script, so nothing can be settled")
 	}
+	w.locks(m)
 	w.serve(m)
 	w.givenBack = nil
 	return r
@@ -106,6 +107,7 @@ func (w *World) serveOne(m *Master, x *wait) bool {
 		job := q.list[len(q.list)-1]
 		c.lrem(x.queue, job)  //nolint:errcheck // it is there
 		w.acc.finished[job]++ // what Ruby has popped is Ruby's
+		w.acc.elsewhere[job] = true
 		x.msg.answer(w, Reply{Verdict: OK, Jobs: []string{job}})
 		return true
 	}
@@ -147,6 +149,7 @@ func (w *World) arrive(x *msg) {
 		w.note("broken off")
 		for _, job := range x.jobs {
 			w.acc.allow(job, 1, 1)
+			w.acc.half[job] = true
 		}
 		if strings.HasPrefix(x.name, "refuse") { // nobody knows of which
 			for job := range w.acc.pushed {

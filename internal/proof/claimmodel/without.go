@@ -21,6 +21,17 @@ type Without struct {
 	DestinationFirst bool // the list is left before the destination is written
 	OneCallAtATime   bool // a call is sent while another one is on its way
 
+	// Effects.
+	PushesFirst       bool // the list is left before what the move pushes is written
+	PushesTakenBack   bool // of several pushes of a move those before a refused one stay
+	LocksTakenBack    bool // the locks of pushes that are taken back stay
+	StayIsRemembered  bool // a stay whose lost reply was resolved is repeated
+	RefusedStayFails  bool // a refused stay writes its number, and says so in its reply
+	EffectsBehindHead bool // what a call pushes enters before the place is looked at
+	DoneIsWrittenBack bool // a job that is done and has effects is not written back: its list tells that a refused move was done
+	LockBehindMove    bool // the lock of a job is freed before its move, which may be refused
+	LockOfOthers      bool // the lock of a job is freed whoever holds it
+
 	// Resync.
 	ResyncAfterLoss      bool // a lost reply means that the call was not done
 	LostMeansDone        bool // a lost reply means that the call was done

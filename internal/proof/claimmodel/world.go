@@ -27,6 +27,9 @@ type World struct {
 	mix       uint32
 	rounds    int // since the faults have stopped
 
+	works map[string]work // what jobs do to others
+	runs  int             // that have pushed
+
 	givenBack *waiter // whose owner gives back right now
 	wrong     string
 	trace     *strings.Builder
@@ -38,10 +41,11 @@ type faults struct {
 	cuts, late, duplicates, breakOff, crash, machine, pause, suspend bool
 	fallBack, spoil, full, outcomes, leave, thin, clone, ruby        bool
 	twice                                                            bool // the same bytes are pushed twice
+	effects                                                          bool // jobs push others, and are unique
 }
 
 func newWorld(pick func(int) int, rules *Without, trace *strings.Builder) *World {
-	w := &World{pick: pick, rules: rules, trace: trace, acc: newAccount(), seen: map[string]int{}}
+	w := &World{pick: pick, rules: rules, trace: trace, acc: newAccount(), seen: map[string]int{}, works: map[string]work{}}
 	w.cluster = pick(3) == 1
 	w.queues = []string{"a", "b"}[:1+pick(2)]
 	w.masters = []*Master{w.newMaster("redis")}
@@ -68,6 +72,9 @@ func newWorld(pick func(int) int, rules *Without, trace *strings.Builder) *World
 	case 2:
 		*f = faults{cuts: true, pause: true}
 		f.suspend = some()
+	}
+	if pick(2) == 1 && !f.twice && !f.clone {
+		f.effects = true
 	}
 	if f.thin {
 		w.big = "j2"
@@ -157,6 +164,8 @@ func (w *World) registered(at Address, there bool) {
 // destination is where a job goes that has not ended well.
 func (w *World) destination(u *unit) Destination {
 	switch u.outcome {
+	case well:
+		return Destination{None: true}
 	case retried:
 		return Destination{Key: "retry", Set: true}
 	case died:
@@ -167,7 +176,7 @@ func (w *World) destination(u *unit) Destination {
 				return Destination{Key: queueKey(q)}
 			}
 		}
-	case open, well, requeued:
+	case open, requeued:
 	}
 	return Destination{Key: queueKey(u.queue), Front: true}
 }
