@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
@@ -20,7 +17,7 @@ type Counts struct {
 	Done    int // by this call
 	Gone    int // taken by somebody else before it was their turn
 	Stopped int // removed, since client middleware stopped them on their way to the queue
-	Left    int // still in the set: no jobs, middleware fails on them, the queue is a key of another type
+	Left    int // still in the set: no jobs, middleware fails on them, the queue is a key of another type, another job holds the lock
 
 	// Fault says why the first of those Left was; nil if none was.
 	Fault error
@@ -177,13 +174,7 @@ func (b *bulk) retry(ctx context.Context, page []*SortedEntry) error {
 		case p == nil:
 			stopped = append(stopped, e)
 		default:
-			at := slices.IndexFunc(lists, func(l list) bool { return l.queue == p.Queue() })
-			if at < 0 {
-				at = len(lists)
-				lists = append(lists, list{queue: p.Queue()})
-			}
-			lists[at].entries = append(lists[at].entries, e)
-			lists[at].payloads = append(lists[at].payloads, p.Bytes())
+			lists = b.set.list(lists, e, p)
 		}
 	}
 	if len(lists) > 0 {
@@ -193,6 +184,9 @@ func (b *bulk) retry(ctx context.Context, page []*SortedEntry) error {
 	}
 	var refused error
 	for _, l := range lists {
+		for _, err := range l.held {
+			b.counts.leave(1, err)
+		}
 		switch {
 		case l.fault == nil:
 			b.count(l.entries, l.there)
@@ -225,26 +219,22 @@ func isFault(err error) bool {
 	return ok
 }
 
-// remove removes entries from the set and returns which were there.
+// remove removes entries from the set, with their locks, and returns which were there.
 func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
-	pipe := s.in().db().Pipeline()
-	removed := make([]*redis.IntCmd, len(entries))
+	jobs := make([]*JobRecord, len(entries))
 	for i, e := range entries {
-		removed[i] = pipe.ZRem(ctx, s.Name, e.Raw)
+		jobs[i] = &e.JobRecord
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	there, err := s.in().remove(ctx, s.Name, fromSet, jobs)
+	if err != nil {
 		return nil, err
 	}
-	there := make([]bool, len(entries))
-	for i, cmd := range removed {
-		there[i] = cmd.Val() > 0
-		entries[i].gone.Store(true)
-	}
+	gone(entries)
 	return there, nil
 }
 
 // IsFault reports whether an error of an operation on an entry is the fault of the job, of the
-// client's middleware or of the type of a key, so that other entries may fare better.
+// client's middleware or of the type of a key, or another job holds its lock, so that other entries may fare better.
 func IsFault(err error) bool {
-	return isFault(err) || strings.Contains(err.Error(), "WRONGTYPE") || errchain.Has[*troupe.PayloadError](err)
+	return isFault(err) || errchain.Has[*client.DuplicateError](err) || strings.Contains(err.Error(), "WRONGTYPE") || errchain.Has[*troupe.PayloadError](err)
 }

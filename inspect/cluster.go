@@ -4,30 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-// clearOnCluster is Clear where the list and the names of the queues are in several slots. A
-// queue that is pushed to meanwhile stays in the list of queues.
-func (q *Queue) clearOnCluster(ctx context.Context) (int64, error) {
-	pipe := q.in().db().Pipeline()
-	pipe.SRem(ctx, keys.Queues, q.Name)
-	size := pipe.LLen(ctx, q.key())
-	pipe.Unlink(ctx, q.key())
-	_, err := pipe.Exec(ctx)
-	return size.Val(), q.wrap("clear", err)
+// forget takes the queue off the list of queues, which is in another slot, unless something is pushed to it meanwhile.
+func (q *Queue) forget(ctx context.Context) error {
+	rdb := q.in().db()
+	err := rdb.SRem(ctx, keys.Queues, q.Name).Err()
+	if err == nil && rdb.LLen(ctx, q.key()).Val() > 0 {
+		err = rdb.SAdd(ctx, keys.Queues, q.Name).Err()
+	}
+	return err
 }
 
 // enqueueOnCluster is enqueue where the set and the queues are in slots of their
-// own; see package moving.
+// own; see package moving. The locks are taken first, and those of jobs that did not move are freed again.
 func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
+	taken, err := s.in().take(ctx, lists)
+	if err != nil {
+		return err
+	}
 	groups := make([]*moving.Group, len(lists))
 	for i, l := range lists {
 		groups[i] = &moving.Group{Key: keys.Queue(l.queue), Queue: l.queue}
@@ -35,7 +42,8 @@ func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
 			groups[i].Members, groups[i].Payloads = append(groups[i].Members, e.Raw), append(groups[i].Payloads, l.payloads[k])
 		}
 	}
-	err := moving.Move(ctx, s.in().db(), s.Name, groups, moving.Death{})
+	err = moving.Move(ctx, s.in().db(), s.Name, groups, moving.Death{})
+	var unused []*job.Lock
 	for i, g := range groups {
 		l := &lists[i]
 		switch {
@@ -46,8 +54,52 @@ func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
 			gone(l.entries)
 		}
 		l.there = g.There
+		for k := range l.entries {
+			known := g.There != nil && (g.Fault == nil || errors.As(g.Fault, new(redis.Error)))
+			if lock := l.locks[k]; lock != nil && taken[lock] && known && (!g.There[k] || g.Fault != nil) {
+				unused = append(unused, lock)
+			}
+		}
 	}
+	s.in().free(ctx, unused)
 	return err
+}
+
+// take takes the locks of entries, and tells which nobody held. Those whose lock another job holds leave their lists.
+func (i *Inspector) take(ctx context.Context, lists []list) (taken map[*job.Lock]bool, err error) {
+	taken = map[*job.Lock]bool{}
+	defer func() {
+		if err != nil { // nothing is moved
+			i.free(ctx, slices.Collect(maps.Keys(taken)))
+		}
+	}()
+	for n := range lists {
+		l := &lists[n]
+		was := *l
+		l.entries, l.payloads, l.locks = nil, nil, nil
+		for k, lock := range was.locks {
+			holder := ""
+			if lock != nil {
+				free, err := i.db().SetNX(ctx, lock.Key, lock.JID, lock.For).Result()
+				if err != nil {
+					return taken, err
+				}
+				if free {
+					taken[lock], holder = true, lock.JID
+				} else {
+					if holder, err = i.db().Get(ctx, lock.Key).Result(); err != nil && !errors.Is(err, redis.Nil) {
+						return taken, err
+					}
+				}
+				if holder != lock.JID {
+					l.held = append(l.held, &client.DuplicateError{Holder: holder, Lock: lock.Key})
+					continue
+				}
+			}
+			l.entries, l.payloads, l.locks = append(l.entries, was.entries[k]), append(l.payloads, was.payloads[k]), append(l.locks, lock)
+		}
+	}
+	return taken, nil
 }
 
 // killOnCluster is kill where the two sets are in slots of their own.
@@ -62,6 +114,13 @@ func (s *JobSet) killOnCluster(ctx context.Context, entries []*SortedEntry, now 
 		return nil, err
 	}
 	gone(entries)
+	var locks []*job.Lock
+	for k, e := range entries {
+		if g.There[k] {
+			locks = append(locks, e.lock(true))
+		}
+	}
+	s.in().free(ctx, locks)
 	return g.There, nil
 }
 

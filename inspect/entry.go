@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,7 @@ var killSource string
 
 var (
 	enqueueScript = script.New("inspect.enqueue", enqueueSource)
-	killScript    = script.New("inspect.kill", script.Bound+killSource)
+	killScript    = script.New("inspect.kill", script.Bound+script.Unlock+killSource)
 )
 
 // SortedEntry is a job in a sorted set. Its operations name it by its bytes,
@@ -77,25 +78,25 @@ const (
 // their key.
 func (e *SortedEntry) Key() string { return scores.Format(e.Score) + "-" + e.JID }
 
-// Delete removes the entry.
+// Delete removes the entry, and frees the lock of a unique job.
 func (e *SortedEntry) Delete(ctx context.Context) (Outcome, error) {
 	if e.Set == nil {
 		return Gone, errNotMade
 	}
-	n := int64(0)
+	there := []bool{false}
 	all, err := e.whole(ctx)
 	if err == nil && all != nil {
-		n, err = e.Set.in().db().ZRem(ctx, e.Set.Name, all.Raw).Result()
+		there, err = e.Set.remove(ctx, []*SortedEntry{all})
 	}
 	if err != nil {
 		return Gone, e.Set.wrap("delete an entry", err)
 	}
 	e.gone.Store(true)
-	return outcomeOf(n > 0), nil
+	return outcomeOf(there[0]), nil
 }
 
 // Reschedule gives the entry another time, 1970 or later. Its bytes stay, and
-// so does e's own Score.
+// so does e's own Score. The lock that a unique job holds lasts until that time, and for its own time after it.
 func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, error) {
 	if e.Set == nil {
 		return Gone, errNotMade
@@ -119,6 +120,7 @@ func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, er
 	if err != nil {
 		return Gone, e.Set.wrap(verb, err)
 	}
+	e.Set.in().extend(ctx, &all.JobRecord, at)
 	e.Set.wake(ctx)
 	return Done, nil
 }
@@ -133,7 +135,8 @@ func (e *SortedEntry) AddToQueue(ctx context.Context) (Outcome, error) {
 }
 
 // Retry is AddToQueue for a job that has failed: a manual retry is not counted,
-// so retry_count goes down by one, to -1 after a first failure.
+// so retry_count goes down by one, to -1 after a first failure. A unique job takes its lock again if it was
+// dead: while another job holds that, it stays where it is, and the error is a *client.DuplicateError.
 func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
 	if e.Set == nil {
 		return Gone, errNotMade
@@ -144,7 +147,8 @@ func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
 // Kill moves the entry into the dead set with the time of now, and drops what is
 // beyond the set's limits. Its bytes stay, except that JSON that is no object
 // becomes a job of class Troupe::NotAJob with them as its argument: Sidekiq cannot
-// show it otherwise. Death handlers are the caller's, who may run them after Done.
+// show it otherwise. The lock of a unique job is freed. Death handlers are the caller's, who may run them
+// after Done.
 func (e *SortedEntry) Kill(ctx context.Context) (Outcome, error) {
 	if e.Set == nil {
 		return Gone, errNotMade
@@ -182,14 +186,18 @@ func (e *SortedEntry) enqueue(ctx context.Context, verb string, retry bool) (Out
 		}
 		return outcome, err
 	}
-	lists := []list{{queue: p.Queue(), entries: []*SortedEntry{e}, payloads: [][]byte{p.Bytes()}}}
+	lists := e.Set.list(nil, e, p)
 	if err := e.Set.enqueue(ctx, lists); err != nil {
 		return Gone, e.Set.wrap(verb, err)
 	}
-	if lists[0].fault != nil {
-		return Gone, e.Set.wrap(verb, lists[0].fault)
+	switch l := &lists[0]; {
+	case l.fault != nil:
+		return Gone, e.Set.wrap(verb, l.fault)
+	case len(l.held) > 0:
+		return Gone, e.Set.wrap(verb, l.held[0])
+	default:
+		return outcomeOf(l.there[0]), nil
 	}
-	return outcomeOf(lists[0].there[0]), nil
 }
 
 // prepare makes what goes into the queue; nil if middleware has stopped it.
@@ -209,10 +217,24 @@ type list struct {
 	queue    string
 	entries  []*SortedEntry
 	payloads [][]byte
+	locks    []*job.Lock // that they take; nil for none
 
 	// the answer
-	there []bool // per entry: moved, unless there is a fault; else gone
-	fault error  // of the list, which took nothing
+	there []bool  // per entry: moved, unless there is a fault; else gone
+	held  []error // of those that are not among the entries any more: other jobs hold their locks
+	fault error   // of the list, which took nothing
+}
+
+// list adds an entry to the list of its queue.
+func (s *JobSet) list(lists []list, e *SortedEntry, p *troupe.Payload) []list {
+	at := slices.IndexFunc(lists, func(l list) bool { return l.queue == p.Queue() })
+	if at < 0 {
+		at = len(lists)
+		lists = append(lists, list{queue: p.Queue()})
+	}
+	l := &lists[at]
+	l.entries, l.payloads, l.locks = append(l.entries, e), append(l.payloads, p.Bytes()), append(l.locks, s.taken(p))
+	return lists
 }
 
 // enqueue moves entries of the set into their queues in one step.
@@ -220,25 +242,30 @@ func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
 	if redisconn.OnCluster(s.in().db()) {
 		return s.enqueueOnCluster(ctx, lists)
 	}
-	names := []string{s.Name, keys.Queues}
-	var args []any
+	names, taken := []string{s.Name, keys.Queues}, []string(nil)
+	args, jobs, entries := []any{len(lists)}, []any(nil), 0
 	for _, l := range lists {
 		names = append(names, keys.Queue(l.queue))
-		args = append(args, l.queue, len(l.entries))
+		jobs = append(jobs, l.queue, len(l.entries))
 		for i, e := range l.entries {
-			args = append(args, e.Raw, l.payloads[i])
+			jobs = append(jobs, e.Raw, l.payloads[i])
+			if entries++; l.locks[i] != nil {
+				taken = append(taken, l.locks[i].Key)
+				args = append(args, entries, l.locks[i].JID, l.locks[i].For.Milliseconds())
+			}
 		}
 	}
-	reply, err := enqueueScript.Run(ctx, s.in().db(), names, args...).StringSlice()
-	if err == nil && len(reply) != 2*len(lists) {
+	reply, err := enqueueScript.Run(ctx, s.in().db(), append(names, taken...), append(args, jobs...)...).StringSlice()
+	if err == nil && len(reply) < 2*len(lists) {
 		err = fmt.Errorf("got %d values, want %d", len(reply), 2*len(lists))
 	}
 	if err != nil {
 		return err
 	}
+	holders := reply[2*len(lists):]
 	for i := range lists {
 		l := &lists[i]
-		if l.there, err = flags(reply[2*i], len(l.entries)); err != nil {
+		if err = l.settle(reply[2*i], &holders); err != nil {
 			return err
 		}
 		if fault := reply[2*i+1]; fault != "" {
@@ -279,15 +306,19 @@ func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 	if redisconn.OnCluster(s.in().db()) && s.Name != keys.Dead {
 		return s.killOnCluster(ctx, entries, now, trim)
 	}
-	args := []any{scores.Format(scores.Of(now)), trim.Text()}
-	for _, e := range entries {
+	names, args := []string{s.Name, keys.Dead}, []any{scores.Format(scores.Of(now)), trim.Text(), len(entries)}
+	var locks []any
+	for i, e := range entries {
 		text := e.deadText(now)
 		if text == e.Raw {
 			text = ""
 		}
 		args = append(args, e.Raw, text)
+		if lock := e.lock(false); lock != nil && !redisconn.OnCluster(s.in().db()) {
+			names, locks = append(names, lock.Key), append(locks, i+1, lock.JID)
+		}
 	}
-	reply, err := killScript.Run(ctx, s.in().db(), []string{s.Name, keys.Dead}, args...).Text()
+	reply, err := killScript.Run(ctx, s.in().db(), names, append(args, locks...)...).Text()
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
-	_ "embed"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -15,13 +15,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
-	"github.com/troupehq/troupe/internal/script"
 )
-
-//go:embed clear.lua
-var clearSource string
-
-var clearScript = script.New("inspect.clear", clearSource)
 
 // Queue is one queue. It need not exist: a queue without jobs is no key in
 // Redis.
@@ -130,14 +124,20 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 	return jobs, length.Val(), nil
 }
 
-// Clear deletes all jobs of the queue, and the queue from the list of queues,
-// and returns how many jobs there were. What is running is not touched. It works in a
-// Redis that is full, too.
+// Clear deletes as many jobs as the queue has, the oldest first, and the queue from the list of queues if it is
+// empty then, and returns how many jobs it has deleted. The locks of unique jobs are freed. What is running is not
+// touched. It works in pages, so that Redis answers others meanwhile, and in a Redis that is full, too.
 func (q *Queue) Clear(ctx context.Context) (int64, error) {
-	if redisconn.OnCluster(q.in().db()) {
-		return q.clearOnCluster(ctx)
+	rdb := q.in().db()
+	size, err := rdb.LLen(ctx, q.key()).Result()
+	if err != nil {
+		return 0, q.wrap("clear", err)
 	}
-	n, err := clearScript.Run(ctx, q.in().db(), []string{q.key(), keys.Queues}, q.Name).Int64()
+	if redisconn.OnCluster(rdb) {
+		n, err := q.in().clear(ctx, q.key(), fromQueueTail, size)
+		return n, q.wrap("clear", errors.Join(err, q.forget(ctx)))
+	}
+	n, err := q.in().clear(ctx, q.key(), fromQueueTail, size, keys.Queues, q.Name)
 	return n, q.wrap("clear", err)
 }
 

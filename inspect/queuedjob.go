@@ -22,7 +22,7 @@ import (
 //go:embed move.lua
 var moveSource string
 
-var moveScript = script.New("inspect.move", script.Bound+moveSource)
+var moveScript = script.New("inspect.move", script.Bound+script.Unlock+moveSource)
 
 // QueuedJob is a job in a queue.
 type QueuedJob struct {
@@ -38,22 +38,22 @@ func (q *Queue) Job(raw string) *QueuedJob {
 
 func (q *Queue) job(t text) *QueuedJob { return &QueuedJob{JobRecord: recordOf(t, q.Name), q: q} }
 
-// Delete removes this very job, by its bytes. It returns Gone if it has been
+// Delete removes this very job, by its bytes, and frees the lock of a unique job. It returns Gone if it has been
 // fetched or removed before.
 func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
 	if j.q == nil {
 		return Gone, errNotMade
 	}
-	n := int64(0)
+	there := []bool{false}
 	all, err := j.whole(ctx)
 	if err == nil && all != nil {
-		n, err = j.q.in().db().LRem(ctx, j.q.key(), 1, all.Raw).Result()
+		there, err = j.q.in().remove(ctx, j.q.key(), fromQueueHead, []*JobRecord{&all.JobRecord})
 	}
 	if err != nil {
 		return Gone, j.q.wrap("delete a job", err)
 	}
 	j.gone.Store(true)
-	return outcomeOf(n > 0), nil
+	return outcomeOf(there[0]), nil
 }
 
 // Kill moves this very job into the dead set, as SortedEntry.Kill does, in one step. It returns
@@ -78,7 +78,11 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 	trim := j.q.in().trim(now)
 	rdb := j.q.in().db()
 	if !redisconn.OnCluster(rdb) {
-		return j.move(ctx, "kill a job", []string{j.q.key(), keys.Dead}, text, score, trim.Text())
+		names, args := []string{j.q.key(), keys.Dead}, []any{score, trim.Text()}
+		if lock := j.lock(false); lock != nil {
+			names, args = append(names, lock.Key), append(args, lock.JID)
+		}
+		return j.move(ctx, "kill a job", names, text, args...)
 	}
 	return j.moveInTwo(ctx, "kill a job", func() (undo func(context.Context) error, err error) {
 		added, err := rdb.Do(ctx, "zadd", keys.Dead, "nx", score, text).Int()
@@ -92,6 +96,7 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 		pipe := rdb.Pipeline()
 		script.Trim(ctx, pipe, keys.Dead, trim)
 		_, err := pipe.Exec(ctx)
+		j.q.in().free(ctx, []*job.Lock{j.lock(true)})
 		return err
 	})
 }

@@ -30,15 +30,17 @@ func (s *JobSet) Size(ctx context.Context) (int64, error) {
 	return n, s.wrap("size", err)
 }
 
-// Clear deletes the whole set in one step and returns how many entries it had. It works in a
+// Clear deletes as many entries as the set has, the lowest score first, and returns how many it has deleted. The
+// locks of unique jobs are freed. It works in pages, so that Redis answers others meanwhile, and in a
 // Redis that is full, too.
 func (s *JobSet) Clear(ctx context.Context) (int64, error) {
 	s = s.made()
-	pipe := s.in().db().Pipeline() // a MULTI would be refused by a Redis that is full
-	size := pipe.ZCard(ctx, s.Name)
-	pipe.Unlink(ctx, s.Name)
-	_, err := pipe.Exec(ctx)
-	return size.Val(), s.wrap("clear", err)
+	size, err := s.Size(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := s.in().clear(ctx, s.Name, fromSet, size)
+	return n, s.wrap("clear", err)
 }
 
 // Schedule adds a job as it is, without middleware or defaults. Package client

@@ -11,7 +11,7 @@ for i, lock in ipairs(KEYS) do
   if redis.pcall('GET', lock) == jid then
     held = held + 1
     if ms == '0' then
-      redis.call('DEL', lock)
+      redis.call('UNLINK', lock)
     elseif redis.call('PTTL', lock) < tonumber(ms) then
       redis.call('PEXPIRE', lock, ms)
     end

@@ -1,5 +1,17 @@
 package keys
 
+import "strings"
+
+// HashTag is the part of a key that a cluster finds its slot by.
+func HashTag(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
 // ClusterSuspects is the list of a queue's Suspects on a cluster, in the queue's
 // own slot.
 func ClusterSuspects(queue string) string { return "{" + Queue(queue) + "}" + SuspectsSuffix }

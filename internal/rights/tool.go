@@ -44,6 +44,7 @@ const (
 	wholeJobs     = "long jobs are read whole, one at a time, to show both ends"
 	undated       = "periodic jobs are not shown"
 	unenabled     = "periodic jobs cannot be changed"
+	unlocked      = "a dead unique job that is retried does not take its lock again"
 	unmarked      = "the charts of the dashboard have no marks of deploys"
 )
 
@@ -83,6 +84,7 @@ var toolCommands = []command{
 	{name: "EXPIRE", args: "K x", only: changes},
 	{name: "PEXPIRE", args: "K x", only: changes},
 	{name: "UNLINK", args: "K", only: changes},
+	{name: "SET", args: "K x x", only: changes, why: unlocked},
 	{name: "LPUSH", args: "K x", only: changes, queued: true},
 	{name: "RPUSH", args: "K x", only: changes, queued: true},
 	{name: "LREM", args: "K 0 x", only: changes},

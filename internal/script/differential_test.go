@@ -29,7 +29,8 @@ const (
 )
 
 var (
-	members = rapid.SampledFrom([]string{"x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", "z", "w"})
+	members = rapid.SampledFrom([]string{"x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", "z", `{"t_lock":{}}`})
+	holders = rapid.SampledFrom([]string{"me", "other"})
 	scores  = rapid.SampledFrom([]string{"1", "2", "3.5", "1795225036.2125871"})
 	numbers = rapid.IntRange(0, 5)
 )
@@ -123,10 +124,26 @@ var scriptTries = map[string]difftest.Try{
 	"inspect/kill": func(t *rapid.T) ([]string, []any) {
 		from := rapid.SampledFrom([]string{setA, dead}).Draw(t, "from")
 		args := []any{"7", rapid.SampledFrom(trims).Draw(t, "trim")}
-		for _, m := range some(t, 4) {
+		some := some(t, 4)
+		args = append(args, len(some))
+		for _, m := range some {
 			args = append(args, m, rapid.SampledFrom([]string{"", "kept " + m}).Draw(t, "text"))
 		}
-		return []string{from, dead}, args
+		names := []string{from, dead}
+		for i := range rapid.IntRange(0, len(some)).Draw(t, "locks") {
+			names = append(names, rapid.SampledFrom([]string{lock1, lock2}).Draw(t, "lock"))
+			args = append(args, i+1, holders.Draw(t, "jid"))
+		}
+		return names, args
+	},
+	"inspect/remove": func(t *rapid.T) ([]string, []any) {
+		from := rapid.SampledFrom([]string{"set", "head", "tail"}).Draw(t, "from")
+		names, args := []string{map[bool]string{true: setA, false: listA}[from == "set"]}, []any{from}
+		for _, m := range some(t, 3) {
+			names = append(names, rapid.SampledFrom([]string{lock1, lock2}).Draw(t, "lock"))
+			args = append(args, m, holders.Draw(t, "jid"))
+		}
+		return names, args
 	},
 	"inspect/read": func(t *rapid.T) ([]string, []any) { // the order of scan and hash is the server's own
 		where := rapid.SampledFrom([]string{"head", "tail", "low", "high", "up", "down"}).Draw(t, "where")
@@ -144,21 +161,31 @@ var scriptTries = map[string]difftest.Try{
 	"inspect/move": func(t *rapid.T) ([]string, []any) {
 		job := members.Draw(t, "job")
 		if rapid.Bool().Draw(t, "dead") {
-			return []string{listA, dead}, []any{job, "kept " + job, "7", rapid.SampledFrom(trims).Draw(t, "trim")}
+			names, args := []string{listA, dead}, []any{job, "kept " + job, "7", rapid.SampledFrom(trims).Draw(t, "trim")}
+			if rapid.Bool().Draw(t, "unique") {
+				names, args = append(names, lock1), append(args, holders.Draw(t, "jid"))
+			}
+			return names, args
 		}
 		return []string{listA, "queue:b", names}, []any{job, "new " + job, "b"}
 	},
 	"inspect/enqueue": func(t *rapid.T) ([]string, []any) {
-		keys, args := []string{setA, names}, []any{}
-		for _, name := range []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(t, "queues")] {
+		keys, jobs, n := []string{setA, names}, []any{}, 0
+		queues := []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(t, "queues")]
+		for _, name := range queues {
 			keys = append(keys, "queue:"+name)
 			some := some(t, 4)
-			args = append(args, name, len(some))
+			jobs = append(jobs, name, len(some))
 			for _, m := range some {
-				args = append(args, m, "new "+m)
+				jobs, n = append(jobs, m, "new "+m), n+1
 			}
 		}
-		return keys, args
+		args := []any{len(queues)}
+		for i := range rapid.IntRange(0, n).Draw(t, "locks") {
+			keys = append(keys, rapid.SampledFrom([]string{lock1, lock2}).Draw(t, "lock"))
+			args = append(args, i+1, holders.Draw(t, "jid"), 60000)
+		}
+		return keys, append(args, jobs...)
 	},
 	"client/pushonce": func(t *rapid.T) ([]string, []any) {
 		keys, args := []string{marker, names, listA}, []any{rapid.IntRange(1, 4).Draw(t, "batch"), 86400000}
@@ -217,7 +244,13 @@ var scriptTries = map[string]difftest.Try{
 	"internal/moving/abandoned": func(*rapid.T) ([]string, []any) {
 		return []string{clockSet, clockMoving}, nil
 	},
-	"inspect/clear": func(*rapid.T) ([]string, []any) { return []string{listA, names}, []any{"a"} },
+	"inspect/clear": func(t *rapid.T) ([]string, []any) {
+		args := []any{rapid.IntRange(0, 4).Draw(t, "count"), rapid.SampledFrom([]int{1, 1000}).Draw(t, "bytes"), "a"}
+		if rapid.Bool().Draw(t, "set") {
+			return []string{setA}, append([]any{"set"}, args...)
+		}
+		return []string{listA, names}, append([]any{"tail"}, args...)
+	},
 }
 
 // fill draws what the keys hold.
@@ -271,7 +304,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		name, isLua := strings.CutSuffix(filepath.ToSlash(rel), ".lua")
-		if err != nil || !isLua || strings.HasPrefix(name, "fetch/lua/") || strings.HasPrefix(name, "wire/laravel/lua/") || name == "internal/script/bound" { // the head of others
+		if err != nil || !isLua || strings.HasPrefix(name, "fetch/lua/") || strings.HasPrefix(name, "wire/laravel/lua/") || name == "internal/script/bound" || name == "internal/script/unlock" { // heads of others
 			return err
 		}
 		src, err := os.ReadFile(path)
@@ -284,7 +317,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 			return nil
 		}
 		tried++
-		t.Run(name, func(t *testing.T) { pair.Check(t, script.Bound+string(src), fill, try) })
+		t.Run(name, func(t *testing.T) { pair.Check(t, script.Bound+script.Unlock+string(src), fill, try) })
 		return nil
 	})
 	if err != nil {

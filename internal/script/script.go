@@ -20,6 +20,11 @@ import (
 //go:embed bound.lua
 var Bound string
 
+// Unlock is the head of scripts that end jobs: it has the function unlock.
+//
+//go:embed unlock.lua
+var Unlock string
+
 // Trim adds to a pipeline what bound does.
 func Trim(ctx context.Context, p redis.Pipeliner, dead string, t limits.Trim) {
 	if t.Before != 0 {
