@@ -48,8 +48,8 @@ func (e *UnknownClassError) Error() string {
 	return fmt.Sprintf("no handler for class %q", words.Text(e.Class))
 }
 
-// ExpiredError is why a job is in the dead set that was not run: its field "t_deadline"
-// (client.ExpireAt), or Options.ExpireAfter of its class, had passed.
+// ExpiredError is why a job is in the dead set, or was dropped, that was not run: the time in its field "t_deadline"
+// (client.ExpireAt) or after its field "expires_in" (of Sidekiq Pro), or Options.ExpireAfter of its class, had passed.
 type ExpiredError struct {
 	At time.Time // when it expired
 }

@@ -57,6 +57,10 @@ type Options struct {
 	// have a time of its own: client.ExpireAt.
 	ExpireAfter time.Duration
 
+	// DropExpired has a job that has expired be dropped, as if it were done: it has not failed, and is stored
+	// nowhere. A job may say so itself: client.DropExpired.
+	DropExpired bool
+
 	// RetryIn chooses the wait before the next attempt, to which 0 to 10·attempt seconds of jitter are
 	// added, as by Sidekiq; to a wait of Exactly nothing is added. attempt is the one that has failed, 1 at
 	// the first failure (Job.Attempt); p is the stored payload with the fields of this failure.
@@ -191,6 +195,7 @@ func (o Options) under(top Options) Options {
 	o.Backtrace = cmp.Or(top.Backtrace, o.Backtrace)
 	o.Timeout = cmp.Or(top.Timeout, o.Timeout)
 	o.ExpireAfter = cmp.Or(top.ExpireAfter, o.ExpireAfter)
+	o.DropExpired = cmp.Or(top.DropExpired, o.DropExpired)
 	o.Recovery = cmp.Or(top.Recovery, o.Recovery)
 	o.Take = cmp.Or(top.Take, o.Take)
 	o.RestQueue = cmp.Or(top.RestQueue, o.RestQueue)

@@ -54,14 +54,14 @@ func TestOptionsOfHandleCountBeforeThoseOfTheType(t *testing.T) {
 	}
 	mark := func(next Handler) Handler { return next }
 	top := Options{
-		Queue: "q", Tags: []string{"t"}, Retries: Times(1), RetryQueue: "r", Dead: new(true), Backtrace: -1, Timeout: 1, ExpireAfter: 2,
+		Queue: "q", Tags: []string{"t"}, Retries: Times(1), RetryQueue: "r", Dead: new(true), Backtrace: -1, Timeout: 1, ExpireAfter: 2, DropExpired: true,
 		RetryIn:   func(int, error, *Payload) Delay { return 1 },
 		Exhausted: func(*Payload, error) bool { return true },
 		Recovery:  Recovery{Queue: "big"}, Middleware: []Middleware{mark},
 	}
 	for name, got := range map[string]Options{"over nothing": Options{}.under(top), "under nothing": top.under(Options{})} {
 		if got.Queue != "q" || got.Tags == nil || got.Retries != Times(1) || got.RetryQueue != "r" || got.Dead != top.Dead || got.Backtrace != -1 ||
-			got.Timeout != 1 || got.ExpireAfter != 2 || got.RetryIn == nil || got.Exhausted == nil || got.Recovery.Queue != "big" || len(got.Middleware) != 1 {
+			got.Timeout != 1 || got.ExpireAfter != 2 || !got.DropExpired || got.RetryIn == nil || got.Exhausted == nil || got.Recovery.Queue != "big" || len(got.Middleware) != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -197,7 +197,7 @@ func Timeout(d time.Duration) Option {
 }
 
 // ExpireAt is the time after which no run of the job starts in a daemon of troupe: it goes to
-// the dead set instead, with a troupe.ExpiredError. It counts before the ExpireAfter of its
+// the dead set instead, with a troupe.ExpiredError, or is dropped (DropExpired). It counts before the ExpireAfter of its
 // class. Ruby does not look at it.
 func ExpireAt(at time.Time) Option {
 	return func(o *options) {
@@ -208,6 +208,10 @@ func ExpireAt(at time.Time) Option {
 		o.json("t_deadline", float64(at.UnixMicro())/1e6)
 	}
 }
+
+// DropExpired has the job be dropped when it has expired (see ExpireAt), and not go to the dead set: it has not failed, and
+// is stored nowhere. It counts before the DropExpired of its class. Ruby does not look at it.
+func DropExpired() Option { return func(o *options) { o.json("t_drop", true) } }
 
 // In schedules the job d from now; d <= 0 means at once.
 func In(d time.Duration) Option {

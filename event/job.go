@@ -52,6 +52,12 @@ type (
 		JobEvent
 		Elapsed time.Duration
 	}
+	// JobExpired says: it was not run, since it was late at Expired, and is stored nowhere (troupe.Options.DropExpired, or
+	// its own field). It has not failed.
+	JobExpired struct {
+		JobEvent
+		Expired time.Time // when the last run could have started
+	}
 	// JobUnresponsive says: its context was cancelled, and it does not end.
 	JobUnresponsive struct {
 		JobEvent

@@ -285,6 +285,21 @@ func TestPerformGoesThroughThePayload(t *testing.T) {
 	}
 }
 
+// A late job is not run: it is an error, or is dropped.
+func TestLateJobsInline(t *testing.T) {
+	var r troupe.Registry
+	ran := false
+	troupe.Handle(&r, func(context.Context, *troupe.Job[charge]) error { ran = true; return nil })
+	q := testkit.Inline(t, &r, nil)
+	late := client.ExpireAt(time.Now().Add(-time.Second))
+	if _, err := q.Client.Push(t.Context(), charge{1, 1, ""}, late); !errors.As(err, new(*troupe.ExpiredError)) {
+		t.Errorf("a late job: %v", err)
+	}
+	if _, err := q.Client.Push(t.Context(), charge{1, 1, ""}, late, client.DropExpired()); err != nil || ran {
+		t.Errorf("a late job that is dropped: %v, has run: %v", err, ran)
+	}
+}
+
 func TestPerformClassUsesTheRegistry(t *testing.T) {
 	var r troupe.Registry
 	timed := false

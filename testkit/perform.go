@@ -115,6 +115,9 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	ctx = context.WithValue(ctx, jobctx.Kept{}, kept)
 	client.Within(ctx) // it tells kept how to push
 	if err := job.Late(p, &entry.Options, time.Now()); err != nil {
+		if job.AskedBy(err).Discard { // it has not failed
+			return nil
+		}
 		return err
 	}
 	if t := job.Timeout(p, &entry.Options); t > 0 {

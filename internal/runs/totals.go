@@ -51,7 +51,7 @@ func (t *Totals) Of(which ...job.Outcome) (n uint64) {
 }
 
 // Processed are the runs that Sidekiq counts: all but those of jobs that were parked or moved.
-func (t *Totals) Processed() uint64 { return t.Of(job.Done, job.Interrupted) + t.Failed() }
+func (t *Totals) Processed() uint64 { return t.Of(job.Done, job.Interrupted, job.Expired) + t.Failed() }
 
 // Failed are those with an error that is a failure.
 func (t *Totals) Failed() uint64 { return t.Of(job.Error, job.Panic) }

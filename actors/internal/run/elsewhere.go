@@ -11,12 +11,13 @@ import (
 	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// This file is about jobs that are not to be run here: their class has no handler, or they are not in
-// the share of it.
+// This file is about jobs that are not to be run here: their class has no handler, they are not in
+// the share of it, or they are late and to be dropped.
 
 // LeavePause is how long a processor pauses after a job that it has left in its queue, so that jobs
 // which nobody runs are not taken and put back all the time.
@@ -85,6 +86,22 @@ func (r *Run) send() {
 	}
 	dec := r.env.Policy.Decide(r.ended, 0, retry.Failure{Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, Err: r.err})
 	r.submit(r.move(dec), func() { r.sentTo(dec.Queue) })
+}
+
+// expire drops the job, which is late. It has not failed: no handler of failures hears of it.
+func (r *Run) expire() {
+	tell := func() {
+		late, _ := errchain.As[*troupe.ExpiredError](r.err)
+		level, text := job.Expired.Line()
+		r.line(zerolog.Level(level), job.Expired.Logged()).Time("expired", late.At.UTC()).Msg(text)
+		r.publish(event.JobExpired{JobEvent: r.now(), Expired: late.At})
+	}
+	if effects := r.effects(nil, false, r.ended); effects != nil {
+		r.submit(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: effects}, tell)
+		return
+	}
+	r.acked, r.handed = true, true // by done
+	tell()
 }
 
 // sentTo tells that the job is in the queue to, "" for its own.

@@ -56,6 +56,9 @@ func (r *Run) decide() {
 	}
 	r.keepPlace()
 	switch {
+	case r.sent == job.Expired:
+		r.expire()
+		return
 	case r.sent != job.Done:
 		r.send()
 		return

@@ -38,7 +38,7 @@ type Run struct {
 	handed    bool        // to the settler, or somebody else's
 	acked     bool        // its ack goes with the slot
 	goBroken  bool        // a goroutine of the job panicked
-	sent      job.Outcome // HandedOver or Left, if it is not to be run here; else Done
+	sent      job.Outcome // HandedOver, Left or Expired, if it is not to be run here; else Done
 
 	job    jobContext
 	began  atomic.Bool // the facts will not change
@@ -238,6 +238,9 @@ func (r *Run) perform() {
 		options = &r.handler.options
 	}
 	if r.err = job.Late(p, options, r.started); r.err != nil {
+		if job.AskedBy(r.err).Discard {
+			r.sent = job.Expired
+		}
 		return
 	}
 	if !ok {

@@ -44,7 +44,7 @@ type ClassMetrics struct {
 	Class string // "" for the others, those without a handler here among them
 
 	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, moved,
-	// handed (over to another queue) and left (in its queue), which are missing where a class has none, or late if the outcome of the job had been decided before.
+	// handed (over to another queue), left (in its queue) and expired (dropped without a run), which are missing where a class has none, or late if the outcome of the job had been decided before.
 	Runs  map[string]uint64
 	Times Histogram // of runs without an error, and of the interrupted
 	// Moves are jobs by where they went: failed ones that were retried, have died or were
@@ -142,7 +142,7 @@ func classMetrics(classes []string, totals []runs.Totals, moved *Moves) (all []C
 		}
 		for o := range job.Ends {
 			c.Runs["late"] += t.Late[o]
-			if c.Class == "" || t.Ended[o] > 0 || o != job.HandedOver && o != job.Left { // which most classes never have
+			if c.Class == "" || t.Ended[o] > 0 || o < job.HandedOver { // which most classes never have
 				c.Runs[o.String()] = t.Ended[o]
 			}
 		}

@@ -169,6 +169,8 @@ func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 		if e.First {
 			of(job.Left, e.JobEvent, "jobs without a handler here go back to the end of the queue")
 		}
+	case event.JobExpired:
+		of(job.Expired, e.JobEvent, "at "+e.Expired.UTC().Format(time.RFC3339))
 	case event.JobLate:
 		of(job.TooLate, e.JobEvent, recordText(e.Err))
 	case event.JobCancelled:

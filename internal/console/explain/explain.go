@@ -197,8 +197,11 @@ func (s *search) nowhere() {
 	default:
 		s.because("gone", "It neither runs nor waits.%s", last)
 		s.x.Next = "Nothing: it has ended since, or was taken away by somebody."
-		if s.records[len(s.records)-1].Kind == job.Dropped.Kind() {
+		switch s.records[len(s.records)-1].Kind {
+		case job.Dropped.Kind():
 			s.x.Next = "Nothing: it was dropped."
+		case job.Expired.Kind():
+			s.x.Next = "Nothing: it was late, and dropped without a run."
 		}
 	}
 }

@@ -163,6 +163,17 @@ func TestLives(t *testing.T) {
 			w.push("mixed", "Ruby::Only", jid, "")
 			w.k.Await("it is handed over", func() bool { return w.rdb.LLen(w.t.Context(), "queue:ruby").Val() == 1 && w.k.Settled() })
 		}, "queue:ruby: class_handed_over nobody_listens position", "Of the class Ruby::Only, jobs without a handler here go to the queue ruby at "},
+		{"expires", func(w *world) { w.push("other", "Waits", jid, `,"t_deadline":1995000000`) },
+			"queue:other: expires nobody_listens position", "It expires at 2033-03-21T06:40:00Z: if no run has started by then it goes to the dead set, unless its class has such jobs dropped."},
+		{"expired", func(w *world) { w.push("other", "Waits", jid, `,"expires_in":1`) },
+			"queue:other: expired nobody_listens position", ": when its turn comes it is not run and is dropped."},
+		{"scheduled and expires", func(w *world) {
+			w.do("ZADD", "schedule", 1995000000, `{"class":"Waits","args":[],"queue":"low","jid":"`+jid+`","created_at":1795000000,"expires_in":1}`)
+		}, "scheduled: scheduled", "It was pushed for 2033-03-21T06:40:00Z. At"},
+		{"dropped", func(w *world) {
+			w.push("default", "Waits", jid, `,"expires_in":1`)
+			w.k.Await("it is dropped", func() bool { return w.k.Stats().Processed == 1 && w.k.Settled() })
+		}, ": gone", "It neither runs nor waits. The last that is known: job expired: at 20"},
 		{"never pushed", func(*world) {}, ": unknown", "it is done, was discarded, or was never pushed."},
 	} {
 		t.Run(life.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/job"
@@ -132,6 +133,7 @@ func (s *search) nearInQueue(name string, position int64) (bool, error) {
 
 func (s *search) retry(e *inspect.SortedEntry) {
 	s.because("retry", "It has failed %s, at last with %s.", words.Plural(e.Payload.Failures(), "time"), failure(e))
+	s.expires(e.Payload)
 	if c := s.recorded(job.Cancelled.Kind()); c != nil {
 		s.because("cancelled", "An operator has cancelled it at %s.", words.At(c.At))
 	}
@@ -140,10 +142,31 @@ func (s *search) retry(e *inspect.SortedEntry) {
 
 func (s *search) scheduled(e *inspect.SortedEntry) {
 	s.because("scheduled", "It was pushed for %s.", due(e))
+	s.expires(e.Payload)
 	if p := s.recorded(job.Parked.Kind()); p != nil {
 		s.because("parked", "Its handler has put it off at %s: %s.", words.At(p.At), p.Text)
 	}
 	s.x.Next = s.promoted(e, "its run")
+}
+
+// expires explains that no run of the job starts after some time, if it says so itself.
+func (s *search) expires(p *troupe.Payload) {
+	_, final := p.Get("t_deadline")
+	if _, inQueue := p.Get("enqueued_at"); !final && !inQueue {
+		return // expires_in counts from when it is due
+	}
+	at, drop := job.Expiry(p, nil)
+	then := "goes to the dead set, unless its class has such jobs dropped"
+	if drop {
+		then = "is dropped"
+	}
+	switch {
+	case at.IsZero():
+	case time.Now().After(at):
+		s.because("expired", "It has expired at %s: when its turn comes it is not run and %s.", words.At(at), then)
+	default:
+		s.because("expires", "It expires at %s: if no run has started by then it %s.", words.At(at), then)
+	}
 }
 
 // nobody reports whether no process lives.
@@ -244,6 +267,7 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 	}
 	if s.x.Record != nil {
 		s.sent(s.x.Record.Summary().Class)
+		s.expires(s.x.Record.Payload)
 	}
 	name, suspect := strings.CutSuffix(q.Name, keys.SuspectsSuffix)
 	var listening, quiet, busy int
