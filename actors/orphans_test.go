@@ -54,7 +54,7 @@ func TestALockLastsAsLongAsItsJobRuns(t *testing.T) {
 }
 
 // A lock whose job is gone, whoever has run or deleted it, is freed within two minutes of the first push that it refuses;
-// one whose job waits or runs never is.
+// one whose job waits or runs never is, and neither is one that is held for a period.
 func TestALockWithoutAJobIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
@@ -62,6 +62,7 @@ func TestALockWithoutAJobIsFreed(t *testing.T) {
 		var r troupe.Registry
 		troupe.HandleClass(&r, "Running", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { <-never; return nil }))
 		troupe.HandleClass(&r, "Retried", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return troupe.RetryIn(time.Hour, errors.New("no")) }))
+		troupe.HandleClass(&r, "Period", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
 		k := testkit.Start(t, actors.Config{
 			Registry: &r, Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Queues: fetch.Strict{"default"}}},
 		})
@@ -69,7 +70,7 @@ func TestALockWithoutAJobIsFreed(t *testing.T) {
 		push, unique := client.New(rdb), client.Unique(troupe.Unique{})
 		all := map[string][]client.Option{
 			"Waiting": {unique, client.Queue("elsewhere")}, "Scheduled": {unique, client.In(time.Hour)}, "Running": {unique}, "Retried": {unique},
-			"Gone": {unique, client.Queue("gone")},
+			"Gone": {unique, client.Queue("gone")}, "Period": {client.Unique(troupe.Unique{Until: troupe.UntilPeriod, For: time.Hour})},
 		}
 		for class, opts := range all {
 			if refused(t, push, class, opts...) {
@@ -87,7 +88,7 @@ func TestALockWithoutAJobIsFreed(t *testing.T) {
 		for range 10 {
 			for class, opts := range all {
 				if class != "Gone" && !refused(t, push, class, opts...) {
-					t.Errorf("%s: a push is not refused, and its job is there", class)
+					t.Errorf("%s: a push is not refused, and its lock is no orphan", class)
 				}
 			}
 			time.Sleep(30 * time.Second)

@@ -101,13 +101,16 @@ func (c *Client) sendUnique(ctx context.Context, entries []entry) []error {
 		}
 		return n
 	}
-	args := make([]any, 0, 7*len(entries))
+	args := make([]any, 0, 8*len(entries))
 	for _, e := range entries {
-		var queue any = ""
+		var queue, noted any = "", ""
 		if e.score == "" {
 			queue = number(keys.Queue(e.queue))
 		}
-		args = append(args, number(e.lock.Key), e.lock.JID, e.lock.For.Milliseconds(), queue, e.queue, e.score, e.raw)
+		if e.lock.EndsWithJob() {
+			noted = 1
+		}
+		args = append(args, number(e.lock.Key), e.lock.JID, e.lock.For.Milliseconds(), queue, e.queue, e.score, e.raw, noted)
 	}
 	reply, err := uniqueScript.Run(ctx, c.rdb, names, args...).StringSlice()
 	if err == nil && len(reply) != len(entries) {

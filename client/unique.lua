@@ -5,7 +5,8 @@
 -- KEYS[3]   hash of the locks that have refused jobs
 -- KEYS[4..] locks and queues
 -- ARGV      per job: number of the key of its lock; its jid; how long the lock lives, ms; number of the
---           key of its queue, '' for the schedule set; name of the queue; score; text
+--           key of its queue, '' for the schedule set; name of the queue; score; text; '1' if its lock ends with it: such
+--           a lock that refuses it is noted
 --
 -- Returns a text per job: '', 'a' if its own jid holds the lock, so that it was pushed before, 'd' and the jid of who
 -- holds the lock, or 'e' and an error.
@@ -14,7 +15,7 @@
 -- not done.
 
 local out = {}
-for at = 1, #ARGV, 7 do
+for at = 1, #ARGV, 8 do
   local lock, queue, said, taken = KEYS[tonumber(ARGV[at])], KEYS[tonumber(ARGV[at + 3])], '', false
   local r = redis.pcall('SET', lock, ARGV[at + 1], 'NX', 'PX', ARGV[at + 2])
   taken = type(r) == 'table' and not r.err
@@ -26,7 +27,7 @@ for at = 1, #ARGV, 7 do
       said = 'a'
     else
       said = 'd' .. holder
-      if redis.pcall('HLEN', KEYS[3]) ~= 10000 then redis.pcall('HSET', KEYS[3], lock, holder) end
+      if ARGV[at + 7] ~= '' and redis.pcall('HLEN', KEYS[3]) ~= 10000 then redis.pcall('HSET', KEYS[3], lock, holder) end
     end
   end
   if said == '' then

@@ -96,7 +96,7 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 				if push.Score == "" {
 					queue = numberOf(names, keys.Queue(push.Queue)) + 1
 				}
-				if !p.in.f.cluster {
+				if !p.in.f.cluster && l.EndsWithJob() {
 					conflicts = numberOf(names, keys.Conflicts) + 1
 				}
 				args = append(args, "unique", 8, numberOf(names, l.Key)+1, l.JID, l.For.Milliseconds(), queue, p.known(push.Queue), conflicts, push.Score, push.Payload)

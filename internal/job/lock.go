@@ -41,6 +41,9 @@ type Lock struct {
 	Old   bool // the job was pushed before: it may hold the lock
 }
 
+// EndsWithJob tells whether the end of its job frees the lock: without a job it is an orphan.
+func (l *Lock) EndsWithJob() bool { return l.Until != troupe.UntilPeriod }
+
 // MarkUnique has SealLock make p unique by u.
 func MarkUnique(p *troupe.Payload, u troupe.Unique) error {
 	text, err := EncodeJSON(lockText{For: cmp.Or(u.For, DefaultLock).Seconds(), Until: u.Until.String(), By: u.By, Across: u.Across})

@@ -207,7 +207,7 @@ var scriptTries = map[string]difftest.Try{
 			if queue == "" {
 				score = "2.5"
 			}
-			args = append(args, rapid.IntRange(4, 5).Draw(t, "lock"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, queue, "a", score, members.Draw(t, "job"))
+			args = append(args, rapid.IntRange(4, 5).Draw(t, "lock"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, queue, "a", score, members.Draw(t, "job"), rapid.SampledFrom([]any{"", 1}).Draw(t, "noted"))
 		}
 		return keys, args
 	},
