@@ -31,6 +31,10 @@ type Options struct {
 	// Defaults may set it. nil: jobs are not unique.
 	Unique *Unique
 
+	// Encrypt has a push seal the last argument of a job with the newest key of the client (see Encryption), so that it is
+	// never in clear in Redis; the daemon opens it for the handler. It belongs to a push: only Defaults may set it.
+	Encrypt bool
+
 	// Retries is how often a failed job is retried: Times or Never. A push writes
 	// it into the field "retry", where Ruby reads it. The daemon takes it where
 	// that field is true, null or absent.
@@ -192,6 +196,7 @@ func (o Options) under(top Options) Options {
 	o.RetryQueue = cmp.Or(top.RetryQueue, o.RetryQueue)
 	o.Dead = cmp.Or(top.Dead, o.Dead)
 	o.Unique = cmp.Or(top.Unique, o.Unique)
+	o.Encrypt = top.Encrypt || o.Encrypt
 	o.Backtrace = cmp.Or(top.Backtrace, o.Backtrace)
 	o.Timeout = cmp.Or(top.Timeout, o.Timeout)
 	o.ExpireAfter = cmp.Or(top.ExpireAfter, o.ExpireAfter)
