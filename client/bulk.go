@@ -152,7 +152,7 @@ func (b *bulk) flush(ctx context.Context) error {
 	for i := range b.batch {
 		d := &b.batch[i]
 		jid := d.jid
-		if b.c.chain == nil && d.unique == nil {
+		if d.asText(b.c) {
 			d.close(stamp)
 		} else {
 			p, err := d.payload()

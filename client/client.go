@@ -44,9 +44,10 @@ type Client struct {
 	types      *sync.Map // reflect.Type -> *options: plain with the type's Defaults
 	err        error     // what is wrong with what it was made of; every push returns it
 	gather     gatherer
-	buffer     *buffer   // nil without WithBuffer
-	own        *ownShard // nil unless it belongs to a Sharded
-	kept       *job.Kept // where pushes go instead of Redis, of Within; else nil
+	buffer     *buffer    // nil without WithBuffer
+	own        *ownShard  // nil unless it belongs to a Sharded
+	crypt      *job.Crypt // nil without WithEncryption
+	kept       *job.Kept  // where pushes go instead of Redis, of Within; else nil
 }
 
 // ClientOption configures a Client.
@@ -76,8 +77,8 @@ func WithDefaults(opts ...Option) ClientOption {
 			}
 			opt(&o)
 		}
-		if o.timed != "" || o.jid != "" || o.batch != 0 || o.unique != nil {
-			o.fail(&FieldError{"WithDefaults", "a time, a jid, a batch size or Unique", "options that suit every push"})
+		if o.timed != "" || o.jid != "" || o.batch != 0 || o.unique != nil || o.encrypt {
+			o.fail(&FieldError{"WithDefaults", "a time, a jid, a batch size, Unique or Encrypt", "options that suit every push"})
 		}
 		c.defaults = o.fields
 		c.fail(o.err)
@@ -227,7 +228,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	ctx, span := c.spans(ctx, job.PushCall{Queue: o.queue, Class: class, JID: id})
 	defer func() { span.End(failure(err)) }()
 	d.mark(span, o, class)
-	if c.chain != nil || d.unique != nil || o.debounce != nil {
+	if !d.asText(c) || o.debounce != nil {
 		p, err := d.payload()
 		if err == nil && o.debounce == nil {
 			return c.finish(ctx, p, now)
@@ -302,6 +303,9 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 	}
 	if e.lock, err = job.SealLock(p, redisconn.OnCluster(c.rdb)); err != nil {
 		return entry{}, "", err
+	}
+	if err := c.crypt.Seal(p); err != nil { // after the digest of the lock, which is that of the arguments
+		return entry{}, "", &FieldError{"Encrypt", err.Error(), "a client WithEncryption"}
 	}
 	e.raw = p.Bytes()
 	if jid = p.JID(); jid == "" {

@@ -50,12 +50,13 @@ func ofType(own troupe.Options) (opts []Option) {
 	if own.Unique != nil {
 		add(true, Unique(*own.Unique))
 	}
+	add(own.Encrypt, Encrypt(true))
 	return opts
 }
 
 // with returns o with opts over it. err is the client's.
 func (o *options) with(opts []Option, err error) *options {
-	next := &options{fields: slices.Clone(o.fields), unique: o.unique}
+	next := &options{fields: slices.Clone(o.fields), unique: o.unique, encrypt: o.encrypt}
 	next.spanned = slices.ContainsFunc(o.fields, func(f field) bool { return f.key == "retry_for" })
 	for _, opt := range opts {
 		if opt == nil {

@@ -34,9 +34,13 @@ func (o *options) settle(err error) {
 // middleware, never needs a parsed payload.
 type draft struct {
 	entry
-	jid    string
-	unique *troupe.Unique // nil: the job is not
+	jid     string
+	unique  *troupe.Unique // nil: the job is not
+	encrypt bool           // its last argument
 }
+
+// asText tells whether the job goes to Redis as the text that it is.
+func (d *draft) asText(c *Client) bool { return c.chain == nil && d.unique == nil && !d.encrypt }
 
 // entry is what Redis gets.
 type entry struct {
@@ -51,7 +55,7 @@ func (o *options) draft(class string, args json.RawMessage, jid string, at, now 
 	if class == "" {
 		return draft{}, &FieldError{"class", `""`, "a name"}
 	}
-	d := draft{entry: entry{queue: o.queue}, jid: jid, unique: o.unique}
+	d := draft{entry: entry{queue: o.queue}, jid: jid, unique: o.unique, encrypt: o.encrypt}
 	if at.After(now) {
 		d.score = scores.Format(scores.Of(at))
 	}
@@ -88,6 +92,9 @@ func (d *draft) payload() (*troupe.Payload, error) {
 	}
 	if err == nil && d.unique != nil {
 		err = job.MarkUnique(p, *d.unique)
+	}
+	if err == nil && d.encrypt {
+		job.MarkSealed(p)
 	}
 	return p, err
 }

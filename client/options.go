@@ -47,6 +47,7 @@ type options struct {
 
 	unique   *troupe.Unique // nil: the job is not
 	debounce *debounced     // likewise
+	encrypt  bool           // the last argument
 
 	when  func(now time.Time) time.Time // nil: at once
 	timed string                        // name of the option that set when

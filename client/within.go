@@ -50,7 +50,7 @@ func Within(ctx context.Context) *Client {
 	})
 	return &Client{
 		rdb: c.rdb, mw: c.mw, chain: c.chain, spans: c.spans, timestamps: c.timestamps, defaults: c.defaults,
-		plain: c.plain, types: c.types, err: c.err, own: c.own, kept: kept,
+		plain: c.plain, types: c.types, err: c.err, own: c.own, crypt: c.crypt, kept: kept,
 	}
 }
 
