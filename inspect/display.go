@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -65,7 +66,7 @@ func (r *JobRecord) displayArgs() json.RawMessage {
 			return array(args)
 		}
 	}
-	return r.args()
+	return job.ShowSealed(r.args())
 }
 
 // What ActiveJob wraps around values.

@@ -133,6 +133,7 @@ func (m *Masker) whole(r *inspect.JobRecord, args json.RawMessage) json.RawMessa
 	if m.how == Hide {
 		return m.Args(args)
 	}
+	args = job.ShowSealed(args)
 	list := elements(args)
 	positions := m.positions(classes(r, r.Summary().Class))
 	switch first := len(list) - 1; {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // The ways to show arguments.
@@ -129,6 +130,7 @@ func (m *Masker) Typed(field, value string, everywhere bool) string {
 // classes: that of its wrapper, too. Without classes nobody knows the positions to mask, so if the
 // rules have some all of it is hidden.
 func (m *Masker) Args(args json.RawMessage, classes ...string) json.RawMessage {
+	args = job.ShowSealed(args)
 	switch {
 	case m.all() || args == nil:
 		return args
