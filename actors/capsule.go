@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/wire"
@@ -75,10 +76,14 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c.intake = intake{c: c, ahead: work.NewLookAhead(cfg.FetchBytes, s.wire.Fetch == nil)}
 	c.pool = pool{c: c, rested: make(chan struct{})}
 	c.settler = work.NewSettler(c.env, c)
+	crypt, err := job.NewCrypt(d.cfg.Encryption)
+	if err != nil {
+		return nil, err
+	}
 	c.runs = &run.Env{
 		Env: d.env, Capsule: cfg.Name, Path: c.Path(), Ledger: &c.ledger, Settler: c.settler,
 		Classes: classes, Client: d.cfg.Client, Unknown: cfg.Unknown.Queue, Leave: cfg.Unknown.Leave,
-		Policy: s.policy, Metrics: d.beats.metrics, Traffic: &c.traffic, Timestamps: d.cfg.Timestamps, DoneLevel: d.cfg.DoneLevel,
+		Policy: s.policy, Metrics: d.beats.metrics, Traffic: &c.traffic, Crypt: crypt, Timestamps: d.cfg.Timestamps, DoneLevel: d.cfg.DoneLevel,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.events.publish,
 	}

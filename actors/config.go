@@ -105,8 +105,12 @@ type Config struct {
 	ClientMiddleware []client.Middleware
 
 	// Client is what handlers get from client.FromContext. nil: one that pushes into Redis through
-	// ClientMiddleware, with Timestamps.
+	// ClientMiddleware, with Timestamps and Encryption.
 	Client *client.Client
+
+	// Encryption has the keys with which the last argument of a job that is sealed is opened for its handler, and
+	// with which the client above seals if it is made here. A sealed job whose key is missing fails, and is retried.
+	Encryption troupe.Encryption
 
 	// Periodic are jobs that are pushed by the clock, once a tick in the whole fleet. They are written
 	// to Redis at the start, and stay there. Every daemon with a capsule of Sidekiq's wire carries out

@@ -104,7 +104,7 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.OnClient(own)
 	}
 	if cfg.Client == nil {
-		cfg.Client = client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
+		cfg.Client = client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps), client.WithEncryption(cfg.Encryption))
 	}
 	if err := cfg.Client.Err(); err != nil {
 		_ = own.Close()

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/periodic"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -44,7 +45,8 @@ type written struct {
 func newTicking(d *Daemon, s *system) *ticking {
 	t := &ticking{d: d, s: s}
 	known := func(class string) bool { _, ok := d.cfg.Registry.Lookup(class); return ok }
-	t.store = &periodic.Store{Redis: s.redis, Zone: d.cfg.Zone, Known: known}
+	crypt, _ := job.NewCrypt(d.cfg.Encryption) // validated
+	t.store = &periodic.Store{Redis: s.redis, Zone: d.cfg.Zone, Known: known, Crypt: crypt}
 	t.ticker = &periodic.Ticker{Store: t.store, Client: s.pushes, Form: d.cfg.Timestamps, Ticked: t.ticked, Wrong: t.wrong}
 	return t
 }
@@ -139,6 +141,9 @@ func (c *Config) checkPeriodic() (errs []error) {
 	seen := map[[2]string]bool{}
 	for i, p := range c.Periodic {
 		err := periodic.Check(p, c.Zone)
+		if err == nil && len(c.Encryption.Keys) == 0 && periodic.Seals(p) {
+			err = errors.New("its class has Encrypt, expected keys in Encryption")
+		}
 		if id := [2]string{p.Namespace, p.Name}; err == nil && seen[id] {
 			err = errors.New("its name is there twice, expected one of each")
 		} else {

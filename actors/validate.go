@@ -55,6 +55,9 @@ func (c Config) Validate() error {
 	if c.MaxRetries < -1 {
 		bad("MaxRetries", c.MaxRetries, fmt.Sprintf("a positive number, 0 for %d, or -1 for none", limits.Retries))
 	}
+	if err := c.Encryption.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("config: %w", err))
+	}
 	errs = append(errs, c.checkPeriodic()...)
 	if _, ok := dialects[c.Metrics]; !ok {
 		bad("Metrics", strconv.Quote(c.Metrics), `"both", "7", "8" or "off", or "" for "both"`)

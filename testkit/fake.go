@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -38,12 +39,15 @@ type Pushes struct {
 type Pushed struct {
 	*troupe.Payload
 	At time.Time // when it is due; zero: at once
+	// Sealed tells that Redis would have its last argument encrypted. The payload has it in clear, but for one of Record.
+	Sealed bool
 }
 
 // Fake returns a client that keeps what is pushed in memory: no Redis, no
 // connection. Everything before that is the client's own code, so that options,
 // middleware and errors are the real ones, and the payloads the bytes that would
-// be sent.
+// be sent, but for a sealed last argument: see Pushed. Without client.WithEncryption it is sealed with
+// a key of the test.
 func Fake(tb testing.TB, opts ...client.ClientOption) *Pushes {
 	tb.Helper()
 	p := &Pushes{tb: tb}
@@ -81,7 +85,19 @@ func (p *Pushes) newClient(opts []client.ClientOption) *client.Client {
 	})
 	p.tb.Cleanup(func() { _ = rdb.Close() })
 	rdb.AddHook(hook{p: p})
-	return client.New(rdb, opts...)
+	return client.New(rdb, append([]client.ClientOption{client.WithEncryption(testKey)}, opts...)...)
+}
+
+// testKey is for tests whose client has no key.
+var testKey = troupe.Encryption{Keys: map[int][]byte{1: make([]byte, troupe.KeySize)}}
+
+// opened puts the last argument of a job in clear.
+func (p *Pushes) opened(j Pushed) (Pushed, error) {
+	if p.Client == nil || !job.Sealed(j.Payload.Args()) {
+		return j, nil
+	}
+	j.Payload, j.Sealed = j.Payload.Clone(), true
+	return j, p.Client.Open(j.Payload)
 }
 
 // All returns every job pushed since the last Clear, in order, run or not.
@@ -153,6 +169,12 @@ func (p *Pushes) drainOne(ctx context.Context, r *troupe.Registry, mw []troupe.M
 
 // add notes jobs and runs them if that is the mode.
 func (p *Pushes) add(ctx context.Context, jobs []Pushed) error {
+	for i := range jobs {
+		var err error
+		if jobs[i], err = p.opened(jobs[i]); err != nil {
+			return err
+		}
+	}
 	p.mu.Lock()
 	p.all = append(p.all, jobs...)
 	if p.inline == nil {

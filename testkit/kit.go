@@ -77,7 +77,7 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		tb.Fatalf("new daemon: %v", err)
 	}
 	k.Daemon = d
-	k.Client = client.New(cfg.Redis, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
+	k.Client = client.New(cfg.Redis, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps), client.WithEncryption(cfg.Encryption))
 	if err := d.Start(context.Background()); err != nil {
 		tb.Fatalf("start the daemon: %v", err)
 	}

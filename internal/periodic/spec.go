@@ -83,6 +83,9 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 	if err != nil {
 		return nil, err
 	}
+	if sealing := seals(message); sealing && (p.DateArg || p.ActiveJob) {
+		return nil, wrong("Args", "a type with Encrypt", "one without beside DateArg or ActiveJob")
+	}
 	about, err := job.EncodeJSON(own{Tag: tag, Missed: p.Missed, Max: p.MissedMax, Once: p.Once})
 	if err != nil {
 		return nil, fmt.Errorf("tag: %w", err)
@@ -93,6 +96,30 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 		"date_as_argument": strconv.FormatBool(p.DateArg), "active_job": strconv.FormatBool(p.ActiveJob),
 		"queue_name_prefix": p.QueuePrefix, "queue_name_delimiter": p.QueueDelimiter, "troupe": string(about),
 	}}, nil
+}
+
+// Seals tells whether the last argument of the jobs of p is sealed.
+func Seals(p troupe.Periodic) bool {
+	_, _, message, err := messageOf(p)
+	return err == nil && seals(message)
+}
+
+func seals(message []byte) bool {
+	p, err := troupe.ParsePayload(message)
+	return err == nil && job.IsMarked(p)
+}
+
+// seal seals the last argument of a draft that asks for it: each tick pushes the same text.
+func (d *draft) seal(crypt *job.Crypt) error {
+	p, err := troupe.ParsePayload([]byte(d.hash["message"]))
+	if err == nil {
+		err = crypt.Seal(p)
+	}
+	if err != nil {
+		return err
+	}
+	d.hash["args"], d.hash["message"] = string(p.Args()), string(p.Bytes())
+	return nil
 }
 
 // messageOf is what each job of p is made from, as a client would push it but for its jid and times.

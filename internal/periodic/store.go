@@ -27,6 +27,8 @@ type Store struct {
 	Zone  *time.Location // of lines that name none
 	// Known tells which classes have a handler here; nil: entries of Ruby are not judged.
 	Known func(class string) bool
+	// Crypt seals the last argument of entries whose class asks for it; nil has no keys.
+	Crypt *job.Crypt
 }
 
 // record is a field of keys.Periodic: what a configuration with a tag has written last.
@@ -172,6 +174,9 @@ func (s *Store) save(ctx context.Context, tag string, list []troupe.Periodic) er
 		}
 		d, err := newDraft(spec, tag, s.zone())
 		if err != nil {
+			return fmt.Errorf("periodic job %q: %w", spec.Name, err)
+		}
+		if err := d.seal(s.Crypt); err != nil {
 			return fmt.Errorf("periodic job %q: %w", spec.Name, err)
 		}
 		if err := s.write(ctx, d, keys.PeriodicJob(spec.Namespace, spec.Name, cluster)); err != nil {

@@ -18,6 +18,8 @@ import (
 func (f *failure) limit() (retries int64, never bool) {
 	raw, _ := f.m.Get("retry")
 	switch text := string(raw); {
+	case f.sealed && !isInteger(text): // it waits for its key
+		return max(int64(orDefault(f.MaxRetries, limits.Retries)), 0), false
 	case text == "false":
 		return 0, true
 	case isInteger(text):
@@ -33,6 +35,9 @@ func (f *failure) limit() (retries int64, never bool) {
 
 // keep tells whether the job goes to the dead set at its end.
 func (f *failure) keep() bool {
+	if f.sealed {
+		return true
+	}
 	raw, _ := f.m.Get("dead")
 	if text := string(raw); f.Options.Dead != nil && (text == "" || text == "null") {
 		return *f.Options.Dead

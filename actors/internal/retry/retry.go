@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/scores"
@@ -123,6 +124,7 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 		in.Err = errors.New("failed without an error")
 	}
 	f := failure{Policy: pol, Failure: in, now: now, m: m}
+	_, f.sealed = errchain.As[*troupe.SealedError](in.Err)
 	return f.decide(random)
 }
 
@@ -153,9 +155,11 @@ type failure struct {
 	now   time.Time
 	m     *troupe.Payload // the job with the fields of this failure
 	asked troupe.OutcomeError
-	count int64   // of this failure, 0 is the first
-	mute  bool    // m cannot be written back, whatever its bytes are
-	errs  []error // of callbacks
+	count int64 // of this failure, 0 is the first
+	// sealed: its arguments could not be opened, so the handler has not run; it is not dropped.
+	sealed bool
+	mute   bool    // m cannot be written back, whatever its bytes are
+	errs   []error // of callbacks
 }
 
 func (f *failure) decide(random uint64) Decision {
@@ -220,6 +224,9 @@ func (f *failure) decide(random uint64) Decision {
 func (f *failure) left() (left func() bool, never bool) {
 	if f.Rules != nil {
 		more, never := f.Rules.Retries(f.failed())
+		if f.sealed {
+			more, never = more || never, false
+		}
 		return func() bool { return more }, never
 	}
 	limit, never := f.limit()

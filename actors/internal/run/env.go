@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -42,6 +43,7 @@ type Env struct {
 	Reaches func(queue, key string) error
 	Cluster bool // Redis is one
 
+	Crypt           *job.Crypt // opens last arguments; nil without keys
 	Timestamps      troupe.Timestamps
 	DoneLevel       zerolog.Level // Config.DoneLevel
 	Grace           time.Duration // between the cancellation of a context and a job that is unresponsive

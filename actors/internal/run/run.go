@@ -257,6 +257,9 @@ func (r *Run) perform() {
 	if own && !r.ownStart() {
 		return
 	}
+	if r.err = r.env.Crypt.Open(p); r.err != nil { // what is stored of the job is made from its bytes
+		return
+	}
 	ctx := context.Context(&r.job)
 	if t := r.timeout(); t > 0 {
 		var stop func()
