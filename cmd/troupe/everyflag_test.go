@@ -43,7 +43,7 @@ var flagged = map[string]string{
 	"jobs retry --all": "jobs retry retry --all", "jobs delete --all": "jobs delete retry --all", "jobs kill --all": "jobs kill retry --all", "jobs reschedule --all": "jobs reschedule retry --all --at 1h",
 	"jobs reschedule --at": "jobs reschedule scheduled s1 --at 2h", "jobs reschedule --in": "jobs reschedule scheduled s1 --in 90",
 	"demo --timeout": "5s", "health --ops": "OPS", "push --args": "[1]", "push --in": "90",
-	"run --web": "127.0.0.1:0", "top --json": "", // top says that it has none
+	"push --encrypt": "push NoOp --encrypt -C FILE", "run --web": "127.0.0.1:0", "top --json": "", // top says that it has none
 }
 
 // filters are the flags of jobs that choose; they stand instead of jids.

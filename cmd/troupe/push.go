@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -35,6 +36,7 @@ type push struct {
 	in                  time.Duration
 	at                  time.Time
 	count               int
+	encrypt             bool
 }
 
 func pushCommand() *cobra.Command {
@@ -81,6 +83,7 @@ with a dash.`,
 	f.Var(cli.Span(&p.in), "in", cli.InUsage)
 	f.Var(cli.Moment(&p.at), "at", cli.AtUsage)
 	f.Var(wordFlag{&p.retry, "RETRY"}, "retry", fmt.Sprintf("true, false or how often to retry (true: %d times)", limits.Retries))
+	f.BoolVar(&p.encrypt, "encrypt", false, "seal the last argument with the newest key of the configuration file")
 	f.Var(cli.Number(&p.count, 1, math.MaxInt32), "count", "push so many of it")
 	f.StringVar(&list, "args", "", "all arguments as one `JSON` array, instead of ARG")
 	f.VarP(wordFlag{&p.file, "FILE"}, "config", "C", "configuration file of the daemons: it names the Redis")
@@ -136,7 +139,22 @@ func (p *push) options() ([]client.Option, error) {
 		}
 		opts = append(opts, client.Retry(n))
 	}
+	if p.encrypt {
+		opts = append(opts, client.Encrypt(true))
+	}
 	return opts, nil
+}
+
+// client is the one that pushes through rdb.
+func (p *push) client(rdb redis.UniversalClient) (*client.Client, error) {
+	if !p.encrypt {
+		return client.New(rdb), nil
+	}
+	if p.file == "" {
+		return nil, errors.New("--encrypt is given, expected -C FILE beside it: the file says where the keys are")
+	}
+	said, err := files{}.Read(p.file)
+	return client.New(rdb, client.WithEncryption(said.Keys)), err
 }
 
 func (p *push) run(ctx context.Context, out io.Writer) error {
@@ -149,7 +167,11 @@ func (p *push) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = rdb.Close() }()
-	if err := p.push(ctx, client.New(rdb), opts, out); err != nil {
+	c, err := p.client(rdb)
+	if err != nil {
+		return err
+	}
+	if err := p.push(ctx, c, opts, out); err != nil {
 		return fmt.Errorf("%w (redis %s)", err, redisconn.Mask(p.url))
 	}
 	return nil

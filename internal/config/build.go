@@ -31,7 +31,7 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 		Timeout: s.Timeout, Lease: s.Lease, Poison: s.Poison,
 		Tag: s.Tag, Labels: s.Labels, Environment: s.Environment,
 		MaxRetries: s.MaxRetries, DeadMax: s.DeadMax, DeadTimeout: s.DeadTimeout, Timestamps: s.Timestamps,
-		Periodic: s.Periodic, PeriodicTag: s.PeriodicTag, PeriodicElsewhere: s.PeriodicElsewhere, Zone: s.Zone,
+		Encryption: s.Keys, Periodic: s.Periodic, PeriodicTag: s.PeriodicTag, PeriodicElsewhere: s.PeriodicElsewhere, Zone: s.Zone,
 		PollInterval: s.PollInterval, PollIntervalPerProcess: s.PollIntervalPerProcess,
 		MaxIterationRuntime: s.MaxIterationRuntime, Metrics: s.Metrics, WorkersKey: s.WorkersKey,
 	}

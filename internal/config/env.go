@@ -68,6 +68,9 @@ func (l *loader) variables() {
 			note(header.Value, field+".headers."+header.Name)
 		}
 	}
+	for version, key := range l.s.Encryption.Keys {
+		note(key, fmt.Sprintf("encryption.keys.%d", version))
+	}
 	if l.flags.Redis == "" && l.s.Redis == "" && len(l.s.Shards) == 0 && strings.Contains(redisconn.Mask(l.s.RedisURL), "***") {
 		name := l.getenv("REDIS_PROVIDER")
 		if name == "" || l.getenv(name) == "" {

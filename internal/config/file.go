@@ -48,6 +48,8 @@ type File struct {
 	Metrics                string
 	WorkersKey             bool
 
+	Encryption encryptionEntry
+
 	Periodic          []troupe.Periodic
 	PeriodicTag       string         // the tag that was said
 	PeriodicElsewhere bool           // another process carries out all ticks

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -45,6 +46,7 @@ type Settings struct {
 	RedisURL string
 	Trees    []Tree // what runs on each shard; none for one Redis
 	Level    zerolog.Level
+	Keys     troupe.Encryption // of encryption
 }
 
 // Load reads the file that flags names, or else the first of troupe.yml,
@@ -64,6 +66,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 	l.schedule()
 	l.environment()
 	l.handlers()
+	l.encryption()
 	l.rest()
 	if len(l.s.Shards) > 0 {
 		l.shards()

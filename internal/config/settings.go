@@ -86,6 +86,9 @@ func init() { // not a literal: readers reach settings again
 				p.out.Timestamps = troupe.TimestampsMillis
 			}
 		},
+		"encryption": func(p *parse, n *node, field string) {
+			encryptionSettings.read(p, &p.out.Encryption, n, field, wantKeys, p.alien)
+		},
 		"periodic": func(p *parse, n *node, field string) { p.ownPeriodic(n, field) },
 		"zone": func(p *parse, n *node, field string) {
 			if n.kind == null {

@@ -39,6 +39,9 @@ func (s *Settings) Summary(w io.Writer) error {
 	if s.Ops != "" {
 		line("ops\t%s", s.Ops)
 	}
+	if len(s.Keys.Keys) > 0 {
+		line("encryption\t%s", s.Keys)
+	}
 	if len(s.Env) > 0 {
 		line("env\t%s", strings.Join(names(s.Env), " "))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/audit"
 	"github.com/troupehq/troupe/internal/console/fleet"
@@ -81,6 +82,7 @@ type Settings struct {
 	Shards  int    // if there are more than one it names no Redis
 	DeadMax int    // what the dead set keeps, and for how long
 	DeadAge time.Duration
+	Keys    troupe.Encryption
 }
 
 // Flags are those that all commands have.
