@@ -172,16 +172,16 @@ func TestWhatCannotBeDebounced(t *testing.T) {
 	_, chain := c.PushChain(ctx, client.Job(marked{1}, debounce), client.Job(marked{2}))
 	_, bulk := client.PushBulk(ctx, c, func(yield func(marked) bool) { yield(marked{1}) }, debounce)
 	for want, err := range map[string]error{
-		`Debounce: got the key "", want a name of what is done once`:                                    single(client.Debounce("", time.Minute, 0)),
-		"Debounce: got a wait of 0s, want a time above 0":                                               single(client.Debounce("k", 0, 0)),
-		"Debounce: got a max of 1s, want 0, or 1m0s at least, which is the wait":                        single(client.Debounce("k", time.Minute, time.Second)),
-		"Debounce: got it together with In, want only one of them":                                      single(client.In(time.Hour), debounce),
-		"At: got it together with Debounce, want only one of them":                                      single(debounce, client.At(time.Now())),
-		"Debounce: got it for a unique job, want one of both: of a type that is unique, with NotUnique": single(debounce, client.Unique(troupe.Unique{})),
-		"Debounce: got it for one of several jobs, want a single push that is made at once":             many,
-		"push chain: job 1 of 2: Debounce: got it for one of several jobs":                              chain,
-		"push bulk: after 0 jobs: Debounce: got it for one of several jobs":                             bulk,
-		"WithDefaults: got a time, a jid, a batch size or Unique, want options that suit every push":    client.New(rdb, client.WithDefaults(debounce)).Err(),
+		`Debounce: got the key "", want a name of what is done once`:                                          single(client.Debounce("", time.Minute, 0)),
+		"Debounce: got a wait of 0s, want a time above 0":                                                     single(client.Debounce("k", 0, 0)),
+		"Debounce: got a max of 1s, want 0, or 1m0s at least, which is the wait":                              single(client.Debounce("k", time.Minute, time.Second)),
+		"Debounce: got it together with In, want only one of them":                                            single(client.In(time.Hour), debounce),
+		"At: got it together with Debounce, want only one of them":                                            single(debounce, client.At(time.Now())),
+		"Debounce: got it for a unique job, want one of both: of a type that is unique, with NotUnique":       single(debounce, client.Unique(troupe.Unique{})),
+		"Debounce: got it for one of several jobs, want a single push that is made at once":                   many,
+		"push chain: job 1 of 2: Debounce: got it for one of several jobs":                                    chain,
+		"push bulk: after 0 jobs: Debounce: got it for one of several jobs":                                   bulk,
+		"WithDefaults: got a time, a jid, a batch size, Unique or Encrypt, want options that suit every push": client.New(rdb, client.WithDefaults(debounce)).Err(),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

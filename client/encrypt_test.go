@@ -35,6 +35,9 @@ func TestEveryPushSeals(t *testing.T) {
 		"Push unique": func(ctx context.Context, c *client.Client) error {
 			return one(c.Push(ctx, job, client.Unique(troupe.Unique{})))
 		},
+		"Push debounced": func(ctx context.Context, c *client.Client) error {
+			return one(c.Push(ctx, job, client.Debounce("k", 1e12, 0)))
+		},
 		"PushClass": func(ctx context.Context, c *client.Client) error {
 			return one(c.PushClass(ctx, "Charge", []any{7, "clear-4711"}, client.Encrypt(true)))
 		},

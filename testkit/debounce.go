@@ -64,7 +64,11 @@ func (h hook) pushDebounced(ctx context.Context, cmd redis.Cmder, d *debounced, 
 	if err != nil {
 		return fmt.Errorf("testkit: a push of what is no job: %w", err)
 	}
-	j := Pushed{Payload: payload, At: time.UnixMicro(int64(d.due * 1e6))}
+	j, err := h.p.opened(Pushed{Payload: payload, At: time.UnixMicro(int64(d.due * 1e6))})
+	if err != nil {
+		cmd.SetErr(err)
+		return err
+	}
 	if h.p.replace(j) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package testkit_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
@@ -40,10 +41,14 @@ func TestSealedJobsInTests(t *testing.T) {
 	harness.OK(t, err)
 	harness.Equal(t, "pushed", string(q.All()[0].Args()), `["parent"]`)
 	harness.Equal(t, "sealed", q.All()[0].Sealed && q.All()[1].Sealed && q.All()[2].Sealed, true)
+	for _, card := range []string{"replaced", "debounced"} {
+		_, err = q.Client.Push(t.Context(), sealedJob{card}, client.Debounce("k", time.Hour, 0))
+		harness.OK(t, err)
+	}
 	_, err = q.Drain(t.Context(), &r)
 	harness.OK(t, err)
-	harness.EqualList(t, "ran", ran, []string{"performed", "parent", "first", "unique", "child", "second"})
-	harness.Equal(t, "the second of the chain is sealed", q.All()[4].Sealed, false)
+	harness.EqualList(t, "ran", ran, []string{"performed", "parent", "first", "unique", "debounced", "child", "second"})
+	harness.Equal(t, "the second of the chain is sealed", q.All()[5].Sealed, false)
 	_, err = testkit.Inline(t, &r, nil, client.WithEncryption(troupe.Encryption{Keys: map[int][]byte{3: make([]byte, troupe.KeySize)}})).Client.Push(t.Context(), sealedJob{"inline"})
 	harness.OK(t, err)
 	harness.Equal(t, "the last", ran[len(ran)-1], "inline")
