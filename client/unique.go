@@ -155,7 +155,9 @@ func (c *Client) sendUniqueApart(ctx context.Context, entries []entry) []error {
 					err = nil
 				}
 				if err == nil && holder != e.lock.JID {
-					_ = c.rdb.HSet(ctx, keys.Conflicts, e.lock.Key, holder).Err() // worth less than the answer
+					if e.lock.EndsWithJob() {
+						_ = c.rdb.HSet(ctx, keys.Conflicts, e.lock.Key, holder).Err() // worth less than the answer
+					}
 					err = &DuplicateError{Holder: holder, Lock: e.lock.Key}
 				}
 			}

@@ -29,6 +29,7 @@ type Unique struct {
 type lock struct {
 	holder *state
 	ends   time.Time // if nothing moves its end
+	asked  time.Time // since it has refused a push and has no job
 	free   bool      // it is free, and its holder goes on: of UntilStart, or its time is over
 }
 
@@ -209,6 +210,29 @@ func (b *book) pushedAs(s *state, err error) {
 	case err == nil && !s.pushed:
 		b.w.fail("%s is not in Redis, and its push was told nothing", s.name)
 	}
+}
+
+// orphans is how many locks are to be freed: their jobs are gone, and they have refused a push. Such a lock is freed
+// within two minutes of the last thing that has happened.
+func (b *book) orphans() (n int) {
+	asked, _ := b.w.redis.HKeys(keys.Conflicts)
+	for _, key := range asked {
+		k := b.locks.at[key]
+		if k == nil || b.waits(k.holder) || !b.w.redis.Exists(key) {
+			continue
+		}
+		if n++; k.asked.IsZero() {
+			k.asked = time.Now()
+		}
+		since := later(k.asked, b.w.refusing)
+		for _, p := range b.w.all {
+			since = later(since, p.faulted)
+		}
+		if time.Since(since) > freed {
+			b.w.fail("%s, which is gone, still holds a lock %s after a push was refused", k.holder.name, time.Since(k.asked))
+		}
+	}
+	return n
 }
 
 // locksLeft judges the locks that are there when every job has ended.

@@ -111,6 +111,7 @@ const (
 	grace   = 200 * time.Millisecond
 	noticed = lease            // until everybody has seen that Redis has fallen back
 	longest = 10 * time.Minute // from the last fault to the last job
+	freed   = 2 * time.Minute  // until a lock without a job is freed that has refused a push
 	most    = 30_000           // steps of a run
 	suspect = 2                // recoveries that set a job apart, where they are counted
 	limit   = 3                // and that send it to the dead set
@@ -234,19 +235,24 @@ func drawEffects(t *rapid.T, p *Plan) {
 
 // drawLocks has jobs be unique.
 func drawLocks(t *rapid.T, p *Plan) {
-	one := func() Unique {
+	var until [2]troupe.UniqueUntil // of a group
+	for i := range until {
+		until[i] = pick(t, "until", troupe.UntilDone, troupe.UntilDone, troupe.UntilDone, troupe.UntilStart, troupe.UntilPeriod)
+	}
+	one := func(groups int) Unique {
+		group := draw(t, "group", 1, groups)
 		return Unique{
-			Group: draw(t, "group", 1, 2), Until: pick(t, "until", troupe.UntilDone, troupe.UntilDone, troupe.UntilDone, troupe.UntilStart, troupe.UntilPeriod),
+			Group: group, Until: until[group-1],
 			For: pick(t, "for", 24*time.Hour, 24*time.Hour, 20*time.Second), Across: !p.Cluster && draw(t, "across", 0, 1) == 1,
 		}
 	}
 	for i := range p.Jobs {
 		if draw(t, "unique", 0, 3) > 0 {
-			p.Jobs[i].Unique = one()
+			p.Jobs[i].Unique = one(map[bool]int{true: 1, false: 2}[p.Jobs[i].Items > 0]) // iterable ones have no argument
 		}
 	}
 	if draw(t, "children", 0, 1) == 1 {
-		p.Children = one()
+		p.Children = one(2)
 	}
 }
 

@@ -382,5 +382,5 @@ func (w *world) quiescent() bool {
 	w.mu.Lock()
 	pushing := !w.pushed || slices.ContainsFunc(w.conns, func(c *conn) bool { return c.owner == w.client && len(c.cmds) > 0 })
 	w.mu.Unlock()
-	return !pushing && len(w.alarms) == 0 && w.allNoticed() && w.book.finished()
+	return !pushing && len(w.alarms) == 0 && w.allNoticed() && w.book.finished() && w.book.orphans() == 0
 }
