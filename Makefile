@@ -26,7 +26,7 @@ RACE = CGO_ENABLED=1 $(TEST) -race -gcflags=github.com/yuin/gopher-lua/...=-race
 # These start programs, compile, compare texts, or have few goroutines of their own: without the race detector, but
 # in check-long, and beside those with it. What they compile is compiled as a release is: once.
 PLAIN = CGO_ENABLED=0 GOFLAGS=-trimpath $(TEST)
-PLAINLY = (troupehq/troupe|/troupe/(cmd/troupe|deploy|handler|inspect|supervisor/internal/only64|examples/.*|internal/(config|console/.*|cron|periodic|proof/(conformance|docblocks|e2e|scaletest)|tool/.*)|web|wire/.*))$$
+PLAINLY = (troupehq/troupe|/troupe/(cmd/troupe|deploy|handler|inspect|sched|supervisor/internal/only64|examples/.*|internal/(config|console/.*|periodic|proof/(conformance|docblocks|e2e|scaletest)|tool/.*)|web|wire/.*))$$
 test: setup
 ifdef TROUPE_LONG
 	$(RACE) ./...

@@ -112,7 +112,7 @@ func TestImportArrows(t *testing.T) {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "internal/config", "cmd"))
 		}
 		if p.is("web") || p.is("inspect") || p.is("internal/console") && !p.is("internal/console/demo") { // which starts daemons
-			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "sched", "retry", "actors/internal/retry", "supervisor", "internal/config"))
+			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "retry", "actors/internal/retry", "supervisor", "internal/config"))
 			forbid(p.Deps, "who looks needs no engine", usesProtoactor)
 		}
 		if slices.ContainsFunc([]string{"actors/internal", "fetch", "sched", "retry", "client", "supervisor", "handler"}, p.is) {

@@ -21,7 +21,7 @@
 //	… prove that way                                             fetch/fetchtest
 //	run jobs of Laravel, of go-workers                           wire/laravel, wire/goworkers
 //	bring another system of jobs, with its rules of retries      wire, retry
-//	(the daemon's own scheduler)                                 sched
+//	read cron lines, and ask when they come                      sched
 //
 // The nouns of this package, which uses the standard library only:
 //

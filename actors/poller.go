@@ -10,12 +10,12 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
-	"github.com/troupehq/troupe/sched"
 )
 
 // pollerPart is the path of the poller, and the part that Redis serves or does not; each

@@ -11,11 +11,11 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/retry"
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
-	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/wire"
 )
 

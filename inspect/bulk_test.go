@@ -9,14 +9,16 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // fill adds n failed jobs, three to a score and two to a queue.
@@ -100,18 +102,10 @@ func TestOperationsRaceThePoller(t *testing.T) {
 		i := inspect.New(clients[k])
 		switch k {
 		case 0:
-			s := sched.New(sched.Config{Redis: clients[k]})
-			for {
-				p, err := s.Promote(t.Context(), keys.Retry)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				done[k] += p.Moved
-				if !p.More && p.Next.IsZero() {
-					return
-				}
-			}
+			k := testkit.Start(t, actors.Config{
+				Redis: clients[0], Registry: new(troupe.Registry), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Queues: fetch.Strict{"none"}}},
+			})
+			k.Await("the set is empty", func() bool { return rdb.Exists(t.Context(), "retry").Val() == 0 })
 		case 1:
 			c, err := i.RetrySet.RetryAll(t.Context(), inspect.Bulk{})
 			harness.Check(t, err)
@@ -129,7 +123,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 		sum += n
 	}
 	dead := int(rdb.ZCard(t.Context(), "dead").Val())
-	if sum != jobs || dead != done[4] || rdb.Exists(t.Context(), "retry").Val() != 0 {
+	if sum > jobs || dead != done[4] { // the poller has moved the others
 		t.Errorf("done %v, %d in all; %d are dead", done, sum, dead)
 	}
 	if c := harness.Must(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{}))(t); c.Done != dead {

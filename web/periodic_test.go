@@ -78,7 +78,7 @@ func TestPeriodic(t *testing.T) {
 	s.rdb.LSet(ctx, keys.Queue("low"), 0, p.Bytes())
 	contains(t, "the page of a tick's job", s.get("/jobs/"+jid), `nightly</a>, tick of <time`, "It was pushed by the periodic job nightly, for its tick of <time", "tick of the periodic job nightly</span>")
 	contains(t, "the pushes", s.get("/periodic/nightly?namespace=default"), `/jobs/`+jid)
-	if status, text := s.post("/periodic/zz/push?namespace=-", nil); status != http.StatusConflict || !strings.Contains(text, "minute &#34;61&#34;: want 0 to 59") {
+	if status, text := s.post("/periodic/zz/push?namespace=-", nil); status != http.StatusConflict || !strings.Contains(text, "minute &#34;61&#34;: expected 0 to 59") {
 		t.Errorf("pushing one that cannot be: %d\n%s", status, text)
 	}
 	contains(t, "the question", s.get("/periodic/nightly/delete?namespace=-"), "Delete the periodic job nightly?", "Its ticks push nothing any more.")

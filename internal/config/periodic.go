@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cron"
+	"github.com/troupehq/troupe/sched"
 )
 
 // gems are the keys under which they find their periodic jobs in a sidekiq.yml.
@@ -244,7 +244,7 @@ func (p *parse) periodicJobs(environment string) {
 	p.out.scheduleFile = defaultScheduleFile
 	zone := p.out.Zone
 	if zone == nil {
-		zone = cron.Local()
+		zone = sched.Local()
 	}
 	for _, key := range []string{"periodic", "schedule", "scheduler", "cron", "cron_schedule_file"} {
 		part := p.periodic[key]
@@ -282,7 +282,7 @@ func (p *parse) periodicCron(e periodicEntry, zone *time.Location) {
 	if e.Cron == "" {
 		return // has a fault
 	}
-	if _, err := cron.Parse(e.Cron, zone); err != nil {
+	if _, err := sched.Parse(e.Cron, zone); err != nil {
 		text := fmt.Sprintf("%q", e.Cron)
 		p.fault(e.cronLine, e.at+".cron", fmt.Sprintf("%q", clip(e.Cron)), "a cron line: "+strings.TrimPrefix(err.Error(), "cron line "+text+": "))
 	}

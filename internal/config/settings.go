@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cron"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/words"
+	"github.com/troupehq/troupe/sched"
 )
 
 // fetchers are the values of fetch.
@@ -95,7 +95,7 @@ func init() { // not a literal: readers reach settings again
 				return
 			}
 			var err error
-			if p.out.Zone, err = cron.Zone(p.string(n, field)); err != nil {
+			if p.out.Zone, err = sched.Zone(p.string(n, field)); err != nil {
 				p.bad(n, field, "a zone such as Europe/Berlin or +02:00")
 			}
 		},

@@ -14,9 +14,9 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/cron"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/sched"
 
 	"github.com/troupehq/troupe/internal/handlerconf"
 )
@@ -118,9 +118,9 @@ func (s *Settings) Summary(w io.Writer) error {
 // periodicText has the line with its zone, which may be the machine's.
 func periodicText(job troupe.Periodic, zone *time.Location) string {
 	if zone == nil {
-		zone = cron.Local()
+		zone = sched.Local()
 	}
-	schedule, err := cron.Parse(job.Cron, zone)
+	schedule, err := sched.Parse(job.Cron, zone)
 	if err != nil {
 		return job.Cron // a fault of Load's
 	}

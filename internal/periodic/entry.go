@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cron"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/sched"
 )
 
 // markForm is a tick as the member of a zset, pushForm the time of a push as people and Ruby read it.
@@ -48,7 +48,7 @@ type Entry struct {
 	Fault            error     // why nobody can
 	key              string
 	fields           map[string]string
-	line             *cron.Schedule
+	line             *sched.Schedule
 	activeJob, dated bool
 }
 
@@ -95,7 +95,7 @@ func parse(key, namespace string, fields map[string]string, mark string, zone *t
 	}
 	e.Queue = cmp.Or(e.queue(p), "default")
 	e.Class = cmp.Or(e.Class, p.Class())
-	if e.line, e.Fault = cron.Parse(e.Cron, zone); e.Fault != nil {
+	if e.line, e.Fault = sched.Parse(e.Cron, zone); e.Fault != nil {
 		return e
 	}
 	if e.Once {

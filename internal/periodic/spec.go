@@ -15,8 +15,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/cron"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/sched"
 )
 
 // missedMax bounds Periodic.MissedMax.
@@ -30,7 +30,7 @@ func wrong(field string, value any, want string) error {
 // draft is a Periodic that is ready to be written.
 type draft struct {
 	spec troupe.Periodic
-	line *cron.Schedule
+	line *sched.Schedule
 	hash map[string]string // without its status and what depends on the version of sidekiq-cron
 }
 
@@ -70,9 +70,9 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 		return nil, wrong("Missed", strconv.Quote(string(p.Missed)), "skip, last or all")
 	}
 	if zone == nil {
-		zone = cron.Local()
+		zone = sched.Local()
 	}
-	line, err := cron.Parse(p.Cron, zone)
+	line, err := sched.Parse(p.Cron, zone)
 	if err != nil {
 		return nil, fmt.Errorf("Cron: %w", err) //nolint:staticcheck // the name of a field
 	}

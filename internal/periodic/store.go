@@ -15,10 +15,10 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/cron"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/sched"
 )
 
 // Store is the periodic jobs of a Redis. It is safe for concurrent use.
@@ -130,7 +130,7 @@ func (s *Store) zone() *time.Location {
 	if s.Zone != nil {
 		return s.Zone
 	}
-	return cron.Local()
+	return sched.Local()
 }
 
 // ErrNotFound says that there is no such entry.

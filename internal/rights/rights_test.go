@@ -20,7 +20,7 @@ func TestTableHasTheCommandsOfTheScripts(t *testing.T) {
 	}
 	call := regexp.MustCompile(`call\('([A-Z]+)'`)
 	found := 0
-	for _, dir := range []string{"fetch", "sched", "internal"} {
+	for _, dir := range []string{"fetch", "actors/internal", "internal"} {
 		err := filepath.WalkDir("../../"+dir, func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(name) != ".lua" {
 				return err

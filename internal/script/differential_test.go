@@ -53,7 +53,7 @@ var trims = []string{" ", "1 ", " 1", " 3", "1 3"}
 // scriptTries are the keys and arguments with which each script is tried: as the
 // package that owns it calls it, on whatever the keys hold.
 var scriptTries = map[string]difftest.Try{
-	"sched/due": func(t *rapid.T) ([]string, []any) { // the clock is in the answer: nobody asks for less than a second
+	"actors/internal/sched/due": func(t *rapid.T) ([]string, []any) { // the clock is in the answer: nobody asks for less than a second
 		args := []any{
 			rapid.SampledFrom([]string{"me", "other", ""}).Draw(t, "who"), rapid.SampledFrom([]int{0, 1500}).Draw(t, "life"), 3000,
 			rapid.SampledFrom([]string{"0", "0.5"}).Draw(t, "ahead"), rapid.IntRange(0, 4).Draw(t, "count"),
@@ -78,7 +78,7 @@ var scriptTries = map[string]difftest.Try{
 	"internal/periodic/push": func(t *rapid.T) ([]string, []any) {
 		return []string{total1, listA}, []any{rapid.IntRange(1, 3).Draw(t, "number"), "job", 60000}
 	},
-	"sched/unread": func(t *rapid.T) ([]string, []any) {
+	"actors/internal/sched/unread": func(t *rapid.T) ([]string, []any) {
 		keys := []string{setA, names, dead}
 		if rapid.Bool().Draw(t, "cluster") {
 			keys = []string{setA, clockMoving}
@@ -86,7 +86,7 @@ var scriptTries = map[string]difftest.Try{
 		size := len(members.Draw(t, "member"))
 		return keys, []any{rapid.SampledFrom([]string{"-inf", "(1"}).Draw(t, "from"), rapid.IntRange(0, 2).Draw(t, "skip"), size, 60000, "7", "1 3"}
 	},
-	"sched/move": func(t *rapid.T) ([]string, []any) {
+	"actors/internal/sched/move": func(t *rapid.T) ([]string, []any) {
 		keys, args := []string{setA, names, dead}, []any{"7", fmt.Sprint("1 ", rapid.IntRange(1, 5).Draw(t, "limit"))}
 		for _, what := range []string{"to dead", "dropped"} {
 			some := some(t, 3)

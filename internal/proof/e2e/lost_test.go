@@ -59,7 +59,7 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 		{name: "retry", command: settles("1"), class: "Fail", runs: 1, end: "retry"},
 		{name: "death", command: settles("3"), class: "Fail", opts: []client.Option{client.Retry(0)}, runs: 1, end: "dead"},
 		{name: "requeue", command: settles("0"), class: "HangOnce", runs: 1, end: "queue:default", stop: true},
-		{name: "promotion", command: func(c command) bool { return c.runs("sched/move.lua") }, class: "Record", opts: []client.Option{client.In(50 * time.Millisecond)}, runs: 1},
+		{name: "promotion", command: func(c command) bool { return c.runs("actors/internal/sched/move.lua") }, class: "Record", opts: []client.Option{client.In(50 * time.Millisecond)}, runs: 1},
 		{name: "registration", command: func(c command) bool { return c.runs("fetch/lua/begin.lua") }, class: "Record", runs: 1},
 		{name: "waiting list", command: func(c command) bool { return c.runs("fetch/lua/open.lua") }, class: "Record", runs: 1},
 		{name: "lease", command: func(c command) bool { return c.runs("fetch/lua/renew.lua") }, class: "Nap", runs: 1},

@@ -108,7 +108,7 @@ periodic:
 	harness.Equal(t, "exit code", p.Exit(soon), 1)
 	text := p.Stderr()
 	for _, want := range []string{
-		`troupe.yml:4: periodic.nightly.cron is "0 25 * * *", expected a cron line: hour "25": want 0 to 24`,
+		`troupe.yml:4: periodic.nightly.cron is "0 25 * * *", expected a cron line: hour "25": expected 0 to 24`,
 		`troupe.yml:5: periodic.weekly.class is missing`,
 		`troupe.yml:6: periodic.poll.missed is "sometimes", expected one of skip, last, all`,
 		`troupe.yml:7: periodic.odd.quue is no known key, expected queue`,

@@ -70,7 +70,7 @@ func (w *world) canonical(words []string) string {
 var scripts = sync.OnceValue(func() map[string]luaScript {
 	all := map[string]luaScript{}
 	owners := []string{"take", "settle", "restore", "toolarge", "leave"} // begin with enter
-	for _, pattern := range []string{"../../../fetch/lua/*.lua", "../../../client/unique.lua", "../../../sched/*.lua", "../../beat/*.lua", "../../moving/*.lua", "../../job/*.lua"} {
+	for _, pattern := range []string{"../../../fetch/lua/*.lua", "../../../client/unique.lua", "../../../actors/internal/sched/*.lua", "../../beat/*.lua", "../../moving/*.lua", "../../job/*.lua"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			panic("no scripts at " + pattern)

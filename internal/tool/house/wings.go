@@ -8,8 +8,8 @@ var wings = []struct {
 	name    string
 	folders []string
 }{
-	{"public", []string{".", "client", "event", "handler", "inspect", "ops", "testkit", "trace", "fetch/fetchtest"}},
-	{"engine", []string{"actors", "supervisor", "fetch", "sched", "internal/rescue"}},
+	{"public", []string{".", "client", "event", "handler", "inspect", "ops", "sched", "testkit", "trace", "fetch/fetchtest"}},
+	{"engine", []string{"actors", "supervisor", "fetch", "internal/rescue"}},
 	{"show", []string{"actors/internal/show"}},
 	{"wires", []string{"wire", "retry"}},
 	{"console", []string{"cmd", "internal/console"}},

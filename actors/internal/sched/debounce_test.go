@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/sched"
 )
 
 // A debounced push at the moment at which its job is promoted either changes the job or makes a new one: what was pushed

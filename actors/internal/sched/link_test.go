@@ -14,11 +14,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/harness"
-	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )

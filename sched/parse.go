@@ -1,4 +1,4 @@
-package cron
+package sched
 
 import (
 	"cmp"
@@ -56,11 +56,14 @@ var (
 	beginsWeekday = regexp.MustCompile(`^(?i:sun|mon|tue|wed|thu|fri|sat)([-,#%/&]|$)`)
 )
 
-// Parse reads a cron line or an interval, "every 15m". local is the zone of a line that names none.
-// The error says which field is wrong, what it says and what it may say.
+// Parse reads a cron line or an interval, "every 15m". local is the zone of a line that names none;
+// nil is that of [Local]. The error says which field is wrong, what it says and what it may say.
 func Parse(line string, local *time.Location) (*Schedule, error) {
+	if local == nil {
+		local = Local()
+	}
 	if len(line) > longest {
-		return nil, fmt.Errorf("a line of %d bytes, want at most %d", len(line), longest)
+		return nil, fmt.Errorf("a line of %d bytes, expected at most %d", len(line), longest)
 	}
 	s, err := parse(strings.Trim(line, " \t"), local)
 	if err != nil {
@@ -80,22 +83,22 @@ func parse(line string, local *time.Location) (*Schedule, error) {
 	words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
 	switch {
 	case len(words) == 0:
-		return nil, errors.New("an empty line, want five fields or a name such as @daily")
+		return nil, errors.New("an empty line, expected five fields or a name such as @daily")
 	case words[0][0] == '@':
 		meant := named[words[0]]
 		if meant == "" {
-			return nil, fmt.Errorf("name %s: want @hourly, @daily, @midnight, @noon, @weekly, @monthly, @yearly or @every", words[0])
+			return nil, fmt.Errorf("name %s: expected @hourly, @daily, @midnight, @noon, @weekly, @monthly, @yearly or @every", words[0])
 		}
 		words = append(strings.Fields(meant), words[1:]...)
 	case isText.MatchString(words[0]):
-		return nil, fmt.Errorf("a text: want a cron line, which this command prints if there is one: ruby -rfugit -e 'puts Fugit.parse(ARGV[0]).to_cron_s' %q", line)
+		return nil, fmt.Errorf("a text: expected a cron line, which this command prints if there is one: ruby -rfugit -e 'puts Fugit.parse(ARGV[0]).to_cron_s' %q", line)
 	}
 	n := 5
 	if len(words) > 5 && (!beginsZone.MatchString(words[5]) || beginsWeekday.MatchString(words[5])) {
 		n = 6
 	}
 	if len(words) < n || n == 6 && len(words) > 6 && !beginsZone.MatchString(words[6]) {
-		return nil, fmt.Errorf("%d fields: want minute, hour, day of the month, month and weekday, and if need be the second before "+
+		return nil, fmt.Errorf("%d fields: expected minute, hour, day of the month, month and weekday, and if need be the second before "+
 			"and a zone behind them; a line has no years", len(words))
 	}
 	s := &Schedule{text: strings.Join(words[:n], " "), loc: local}
@@ -162,7 +165,7 @@ func (s *Schedule) possible(days string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s %q: want a day that one of the months has", inDays.name, days)
+	return fmt.Errorf("%s %q: expected a day that one of the months has", inDays.name, days)
 }
 
 var countedDay = regexp.MustCompile(`^(.*?)(?:#(-?[1-5]|(?i:last|l))|%(\d{1,4})(?:\+(\d{1,4}))?)$`)
@@ -212,7 +215,7 @@ func (f field) each(item string, add func(int)) (all bool, err error) {
 	a, z := f.low, f.last
 	switch {
 	case !ok:
-		return false, fmt.Errorf("%s %q: want a step of 1 to 99 behind /", f.name, item)
+		return false, fmt.Errorf("%s %q: expected a step of 1 to 99 behind /", f.name, item)
 	case rest == "*" || rest == "" && stepped:
 		if step == 1 && (!stepped || f.last != 6) {
 			return true, nil
@@ -291,5 +294,5 @@ func (f field) wrong(item string) error {
 	if hint := hints[strings.Trim(item, "0123456789/-()")]; hint != "" {
 		want += "; " + hint
 	}
-	return fmt.Errorf("%s %q: want %s", f.name, item, want)
+	return fmt.Errorf("%s %q: expected %s", f.name, item, want)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
 )
 

@@ -18,12 +18,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/sched"
 )
 
 func TestPromoteMovesWhatIsDue(t *testing.T) {

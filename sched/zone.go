@@ -1,4 +1,4 @@
-package cron
+package sched
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func Zone(name string) (*time.Location, error) {
 	if loc, err := time.LoadLocation(name); err == nil && name != "" && loc != time.Local && beginsZone.MatchString(name) {
 		return loc, nil
 	}
-	return nil, fmt.Errorf("zone %q: want a name of the IANA database such as Europe/Berlin (Rails has names of its own), or an offset from -11:45 to +11:45", name)
+	return nil, fmt.Errorf("zone %q: expected a name of the IANA database such as Europe/Berlin (Rails has names of its own), or an offset from -11:45 to +11:45", name)
 }
 
 // Local returns the zone of this process by its name: that of the variable TZ, else the system's.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/sched"
 )
 
 // BenchmarkPromote moves 10,000 due jobs. Budget of the default batch: 8 µs and 11

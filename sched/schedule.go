@@ -1,4 +1,4 @@
-package cron
+package sched
 
 import (
 	"math/bits"
@@ -9,7 +9,7 @@ import (
 // weekday, may take 40 years.
 const horizon = 60
 
-// Schedule is what one line says.
+// Schedule is what one line says; [Parse] makes it. It is not changed after that, and safe for concurrent use.
 type Schedule struct {
 	text     string // a line that fugit reads alike, without the zone
 	loc      *time.Location

@@ -16,11 +16,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
 )
 

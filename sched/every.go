@@ -1,4 +1,4 @@
-package cron
+package sched
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ func every(text string) (interval time.Duration, line string, err error) {
 		return 0, "", withZone(text)
 	}
 	if interval < time.Second || interval%time.Second != 0 || interval > longestInterval {
-		return 0, "", fmt.Errorf("interval %q: want whole seconds, from 1 second to 366 days", said[1])
+		return 0, "", fmt.Errorf("interval %q: expected whole seconds, from 1 second to 366 days", said[1])
 	}
 	switch {
 	case interval < time.Minute && time.Minute%interval == 0:
@@ -80,5 +80,5 @@ func withZone(text string) error {
 	if line != "" {
 		want += fmt.Sprintf(", or the line %q", line+" "+zone)
 	}
-	return fmt.Errorf("interval %q with zone %s: an interval has no zone; want %s", alone, zone, want)
+	return fmt.Errorf("interval %q with zone %s: an interval has no zone; expected %s", alone, zone, want)
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/sched"
 )
 
 // clock is the time of Redis in an answer, less than an hour before what waits.

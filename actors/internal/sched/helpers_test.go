@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/sched"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/harness"
-	"github.com/troupehq/troupe/sched"
 )
 
 func job(i int, queue string) string {
