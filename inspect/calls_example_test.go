@@ -2,11 +2,14 @@ package inspect_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
 )
@@ -89,4 +92,41 @@ func ExampleInspector_Missing() {
 	missing, err := inspect.New(rdb).Missing(ctx, jid, "0123456789abcdef01234567")
 	fmt.Println(missing, err)
 	// Output: [0123456789abcdef01234567] <nil>
+}
+
+// Who holds the locks of unique jobs, and one that is freed.
+func ExampleInspector_Locks() {
+	rdb, end := inside()
+	defer end()
+	ctx, i := context.Background(), inspect.New(rdb)
+	jid, err := client.New(rdb).PushClass(ctx, "Report", []any{1}, client.Unique(troupe.Unique{For: time.Hour}))
+	if err != nil {
+		panic(err)
+	}
+	for lock, err := range i.Locks(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(lock.Holder == jid, time.Until(lock.Ends) > 59*time.Minute)
+	}
+	var dup *client.DuplicateError
+	if _, err := client.New(rdb).PushClass(ctx, "Report", []any{1}, client.Unique(troupe.Unique{})); errors.As(err, &dup) {
+		lock, err := i.Lock(ctx, dup.Lock)
+		if err != nil {
+			panic(err)
+		}
+		outcome, err := lock.Free(ctx)
+		fmt.Println("free:", outcome, err)
+	}
+	for job, err := range i.Queue("default").Each(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		lock, err := i.LockOf(ctx, &job.JobRecord)
+		fmt.Printf("held by %q %v\n", lock.Holder, err)
+	}
+	// Output:
+	// true true
+	// free: done <nil>
+	// held by "" <nil>
 }

@@ -40,7 +40,7 @@ const (
 
 // lock is the lock that ends with the job; nil if it has none.
 func (r *JobRecord) lock(cluster bool) *job.Lock {
-	if l := job.LockOf(r.Payload, cluster); l != nil && l.Until != troupe.UntilPeriod {
+	if l := job.LockOf(r.Payload, cluster); l != nil && l.EndsWithJob() {
 		return l
 	}
 	return nil
@@ -193,7 +193,7 @@ func (l *list) settle(digits string, holders *[]string) error {
 
 // extend has the lock that a job holds which waits until then last for that, and for its own time after it.
 func (i *Inspector) extend(ctx context.Context, r *JobRecord, at time.Time) {
-	if l := job.LockOf(r.Payload, redisconn.OnCluster(i.db())); l != nil && l.Until != troupe.UntilPeriod {
+	if l := job.LockOf(r.Payload, redisconn.OnCluster(i.db())); l != nil && l.EndsWithJob() {
 		l.For += max(0, time.Until(at))
 		_ = job.RenewLocks(ctx, i.db(), []*job.Lock{l})
 	}

@@ -50,7 +50,8 @@ var lines = map[string]string{
 	"periodic":  "periodic", "periodic list": "periodic list", "periodic show": "periodic show nightly", "periodic enable": "periodic enable weekly",
 	"periodic disable": "periodic disable nightly", "periodic push": "periodic push nightly", "periodic delete": "periodic delete nightly --yes",
 	"periodic add": "periodic add hourly Pay [1] two --cron @hourly",
-	"quiet":        "quiet vm:481:f3e0624fd5ca", "stop": "stop vm:481:f3e0624fd5ca", "dump": "dump vm:481:f3e0624fd5ca",
+	"locks":        "locks", "locks list": "locks list", "locks free": "locks free s1 --reason gone",
+	"quiet": "quiet vm:481:f3e0624fd5ca", "stop": "stop vm:481:f3e0624fd5ca", "dump": "dump vm:481:f3e0624fd5ca",
 	"configure": "configure vm:9:0123456789ab --concurrency 3", "explain": "explain r1", "metrics": "metrics", "inflight": "inflight", "rescue": "rescue",
 	"adopt go-workers": "adopt go-workers --namespace app --process p1",
 }
@@ -106,6 +107,7 @@ func fill(t *testing.T, rdb *redis.Client) {
 		{"HSET", "troupe:places", dead, `{"v":2,"queues":["default"]}`}, {"HSET", "troupe:inprogress:" + dead, "!", "1 7", "7.1", "default 1795224881000"},
 		{"LPUSH", "troupe:claim:" + dead + ":7.1", job("p1", "")},
 		{"HSET", "troupe:places", "lives:2:bb#big.3", `{"v":2,"queues":["low"]}`}, {"SET", "troupe:lease:lives:2:bb#big.3", 1, "PX", 600000},
+		{"SET", "troupe:lock:0f1e2d3c4b5a69788796a5b4c3d2e1f0", "s1", "PX", 600000}, {"SET", "troupe:lock:00112233445566778899aabbccddeeff", "ended"},
 		{"LPUSH", "app:queue:mail:p1:inprogress", `{"class":"Mail","args":[],"jid":"m1"}`},
 		{"SADD", "cron_jobs:default", "cron_job:default:nightly", "cron_job:default:weekly"},
 		{"HSET", "cron_job:default:nightly", "name", "nightly", "namespace", "default", "klass", "Pay", "cron", "0 0 * * * UTC", "description", "of the day", "args", `[{"password":"hunter2"}]`, "status", "enabled",

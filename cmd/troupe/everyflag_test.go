@@ -27,7 +27,7 @@ var flagged = map[string]string{
 	"text": "502", "limit": "3", "listen": "127.0.0.1:0", "log": "json", "namespace": "app", "older": "2h", "ops": "127.0.0.1:0", "over": "0", "process": "vm:9:0123456789ab",
 	"queue": "default", "rate": "100", "redis": "REDIS", "retry": "3", "role": "viewer", "since": "1h", "tag": "vip", "timeout": "5", "ttl": "60", "until": "1h",
 	"to": "slow", "jobs move --to": "jobs move queue:default q1 --to slow", "jobs move --all": "jobs move queue:default --all --to slow",
-	"wait": "1s", "watch": "2s", "names": "sidekiq", "cron": "@daily", "description": "nightly", "missed": "last",
+	"wait": "1s", "watch": "2s", "names": "sidekiq", "cron": "@daily", "reason": "gone", "description": "nightly", "missed": "last",
 
 	"failed-since": "1h", "failed-until": "1h", "as": "ann", "outcome": "done", "user": "ann", "when-since": "1h", "when-until": "1h",
 	"base-path": "/jobs", "users": "USERS", "trust-proxy": "10.0.0.0/8", "origin": "https://jobs.example", "mask": "patient", "mask-args": "Billing::Charge:1,3",
@@ -39,7 +39,8 @@ var flagged = map[string]string{
 	"dump --host": "dump --host vm", "dump --tag": "dump --tag vip", "dump --version": "dump --version 1.2",
 	"quiet --host": "quiet --host vm", "quiet --tag": "quiet --tag vip", "quiet --version": "quiet --version 1.2",
 	"stop --host": "stop --host vm", "stop --tag": "stop --tag vip", "stop --version": "stop --version 1.2",
-	"dump --all": "dump --all", "quiet --all": "quiet --all", "stop --all": "stop --all",
+	"locks free --reason": "locks free s1 --reason gone",
+	"dump --all":          "dump --all", "quiet --all": "quiet --all", "stop --all": "stop --all",
 	"jobs retry --all": "jobs retry retry --all", "jobs delete --all": "jobs delete retry --all", "jobs kill --all": "jobs kill retry --all", "jobs reschedule --all": "jobs reschedule retry --all --at 1h",
 	"jobs reschedule --at": "jobs reschedule scheduled s1 --at 2h", "jobs reschedule --in": "jobs reschedule scheduled s1 --in 90",
 	"demo --timeout": "5s", "health --ops": "OPS", "push --args": "[1]", "push --in": "90",

@@ -53,7 +53,7 @@ func TestNoTextDrivesTheTerminal(t *testing.T) {
 		{"LPUSH", "troupe:claim:" + place + ":7.1", job(`"p1"`)},
 		{"SADD", "cron_jobs:default", "cron_job:default:n" + evil},
 		{"HSET", "cron_job:default:n" + evil, "name", "n" + evil, "klass", "x" + evil, "cron", "x" + evil, "description", evil, "args", evil, "status", "enabled", "message", job(q), "troupe_last", `{"what":` + q + `,"jid":` + q + "}"},
-		{"LPUSH", "cron_job:default:n" + evil + ":jid_history", `{"jid":` + q + "}"},
+		{"LPUSH", "cron_job:default:n" + evil + ":jid_history", `{"jid":` + q + "}"}, {"SET", "troupe:lock:" + evil, evil},
 	} {
 		if err := rdb.Do(t.Context(), args...).Err(); err != nil {
 			t.Fatal(args, err)
@@ -67,7 +67,7 @@ func TestNoTextDrivesTheTerminal(t *testing.T) {
 		{"jobs", "cancel", "runs"}, {"jobs", "retry", "retry", "--dry-run", "--all"}, {"jobs", "retry", "retry", evil}, {"jobs", "retry", "retry", "--all"},
 		{"explain", "r1"}, {"explain", "runs"}, {"explain", "p1"}, {"explain", "s"}, {"explain", "x" + evil}, {"explain", evil}, {"events"}, {"events", "--kind", evil},
 		{"periodic"}, {"periodic", "show", "n" + evil}, {"periodic", "show", evil}, {"periodic", "disable", "n" + evil}, {"periodic", "push", "n" + evil}, {"periodic", "add", "n" + evil, evil, "--cron", evil}, {"explain", "n" + evil},
-		{"doctor"}, {"inflight"}, {"inflight", "--jobs"}, {"rescue", "--dry-run"}, {"configure", id, "--concurrency", "3"}, {"configure", evil, "--concurrency", "3"},
+		{"locks"}, {"locks", "free", evil, "--reason", evil}, {"locks", "free", "troupe:lock:" + evil, "--reason", evil}, {"doctor"}, {"inflight"}, {"inflight", "--jobs"}, {"rescue", "--dry-run"}, {"configure", id, "--concurrency", "3"}, {"configure", evil, "--concurrency", "3"},
 		{"dump", "--all"}, {"quiet", id}, {"queues", "pause", queue}, {"queues", "clear", queue}, {"rescue"}, {"nothing" + evil},
 	} {
 		for _, mode := range []string{"", "--json"} {

@@ -90,6 +90,7 @@ var checks = []struct {
 	{NoHandler, (*exam).handlers},
 	{"failing", (*exam).failing},
 	{"periodic", (*exam).periodic},
+	{"locks", (*exam).locks},
 }
 
 // Examine makes an audit. Each check is for itself: what cannot be looked at, for want of a right

@@ -81,6 +81,9 @@ func TestExamine(t *testing.T) {
 			"warning unreadable, warning unreadable"},
 		{"an orphan", [][]any{{"HSET", "troupe:places", "h:1:aa#default.1", `{"v":2,"queues":["a"]}`}, {"HSET", "troupe:inprogress:h:1:aa#default.1", "1.1", "a 1795000000000"},
 			{"RPUSH", "troupe:claim:h:1:aa#default.1:1.1", `{"jid":"1"}`}}, "danger orphans"},
+		{"a lock whose job is gone", [][]any{{"SET", "troupe:lock:a", "gone", "PX", 600000}, {"HSET", "troupe:conflicts", "troupe:lock:a", "gone"}}, "warning locks"},
+		{"a lock whose job has ended, and that refuses nothing", [][]any{{"SET", "troupe:lock:a", "gone", "PX", 600000}}, "note locks"},
+		{"a lock whose job is to run", [][]any{{"SET", "troupe:lock:a", "j1", "PX", 600000}, {"HSET", "troupe:conflicts", "troupe:lock:a", "j1"}, {"ZADD", "schedule", now.Unix() + 100, `{"class":"A","args":[],"jid":"j1"}`}}, ""},
 		{"another layout", [][]any{{"HSET", "troupe:places", "h:1:aa#default.1", `{"v":9}`}, {"HSET", "troupe:procs", "x", "y"}}, "warning layouts, warning layouts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

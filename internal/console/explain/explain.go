@@ -31,6 +31,7 @@ type Explanation struct {
 	Periodic *Origin   `json:"periodic,omitempty"` // of a job that a periodic job has pushed
 	Parent   string    `json:"parent,omitempty"`   // jid of the job with whose ack it was pushed
 	Chain    *Chain    `json:"chain,omitempty"`    // of a job that has others behind it
+	Lock     *Lock     `json:"lock,omitempty"`     // of a unique job
 
 	Record   *inspect.JobRecord   `json:"-"` // the job as it was found; nil if it was not
 	Entry    *inspect.SortedEntry `json:"-"` // the same in a set; nil elsewhere
@@ -104,6 +105,9 @@ func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Mas
 	}
 	s.clocked()
 	s.linked()
+	if err := s.unique(); err != nil {
+		return nil, err
+	}
 	if s.x.Place == "" {
 		s.nowhere()
 	}

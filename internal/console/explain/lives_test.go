@@ -112,6 +112,16 @@ func TestLives(t *testing.T) {
 		}, "dead: killed chain", "3 more jobs are behind it: next class Step1, queue low; a retry carries on with them."},
 		{"broken chain", func(w *world) { w.push("other", "Waits", jid, `,"t_next":["secret"]`) },
 			"queue:other: nobody_listens position broken_chain", "Its field t_next is no list of jobs, so the chain cannot be carried on: it goes to the dead set instead of a run."},
+		{"holder of a lock", func(w *world) {
+			w.do("SET", "troupe:lock:d1", jid, "PX", 3600000)
+			w.push("other", "Waits", jid, `,"t_lock":{"digest":"d1","for":3600}`)
+		}, "queue:other: nobody_listens position holds_lock", "It is unique, and holds the lock troupe:lock:d1, until "},
+		{"without its lock", func(w *world) { w.push("other", "Waits", jid, `,"t_lock":{"digest":"d1","for":3600}`) },
+			"queue:other: nobody_listens position lock_free", "It is unique, and nobody holds its lock troupe:lock:d1: a job that is the same can be pushed."},
+		{"dead while another holds its lock", func(w *world) {
+			w.do("SET", "troupe:lock:d1", "another", "PX", 3600000)
+			w.do("ZADD", "dead", time.Now().Unix(), `{"class":"Waits","args":[],"queue":"other","jid":"`+jid+`","t_lock":{"digest":"d1","for":3600}}`)
+		}, "dead: killed lock_held", "It is unique, and the job another holds its lock troupe:lock:d1, until "},
 		{"nobody listens", func(w *world) { w.push("other", "Waits", jid, "") },
 			"queue:other: nobody_listens position", "No process listens on the queue other."},
 		{"all busy", func(w *world) {
