@@ -34,10 +34,20 @@ func serveAsynq(ctx context.Context, s *Session) error {
 		cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval = time.Millisecond, time.Millisecond
 	}
 	mux := asynq.NewServeMux()
-	mux.HandleFunc(class, func(_ context.Context, task *asynq.Task) error {
+	pusher := asynq.NewClient(asynq.RedisClientOpt{Addr: s.Redis, PoolSize: pushers})
+	mux.HandleFunc(class, func(ctx context.Context, task *asynq.Task) error {
 		var t Task
 		if err := json.Unmarshal(task.Payload(), &t); err != nil {
 			return err
+		}
+		for child := range t.children { // it has no push of many
+			task, err := asynqTask(child)
+			if err == nil {
+				_, err = pusher.EnqueueContext(ctx, task)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		return s.Perform(t)
 	})

@@ -58,6 +58,7 @@ type Load struct {
 	Jobs    int      // all together
 	Queues  []string // they are spread over
 	Pad     int      // bytes added to the arguments of each
+	Fan     int      // jobs that each of them pushes as it runs
 	Due     bool     // scheduled, and due
 	Waiting bool     // scheduled, and not due for a year
 }

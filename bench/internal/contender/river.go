@@ -38,7 +38,12 @@ func serveRiver(ctx context.Context, s *Session) error {
 		return err
 	}
 	workers := river.NewWorkers()
-	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[Task]) error { return s.Perform(job.Args) }))
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[Task]) error {
+		if job.Args.Fan == 0 {
+			return s.Perform(job.Args)
+		}
+		return fanRiver(ctx, pool, s, job)
+	}))
 	queues := map[string]river.QueueConfig{}
 	for _, q := range s.Work.Queues {
 		queues[q.Name] = river.QueueConfig{MaxWorkers: s.Concurrency}
@@ -57,6 +62,29 @@ func serveRiver(ctx context.Context, s *Session) error {
 	s.Progress.Ready()
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// fanRiver pushes the children of a job and completes it in one transaction, with one statement for all of them.
+func fanRiver(ctx context.Context, pool *pgxpool.Pool, s *Session, job *river.Job[Task]) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	var batch []river.InsertManyParams
+	for child := range job.Args.children {
+		batch = append(batch, river.InsertManyParams{Args: child})
+	}
+	if _, err := river.ClientFromContext[pgx.Tx](ctx).InsertManyFastTx(ctx, tx, batch); err != nil {
+		return err
+	}
+	if err := s.Perform(job.Args); err != nil {
+		return err
+	}
+	if _, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
 }
 
 func fillRiver(ctx context.Context, st Store, l Load) error {

@@ -19,6 +19,7 @@ type Task struct {
 	At    int64  `arg:"1" json:"at"`    // progress.Now when it was pushed; 0: nobody wants to know how long it waited
 	Sleep int64  `arg:"2" json:"sleep"` // µs that it takes
 	Pad   string `arg:"3" json:"pad"`
+	Fan   int64  `arg:"4,optional" json:"fan,omitempty"` // jobs that it pushes
 }
 
 const class = "Bench"
@@ -53,6 +54,15 @@ func (s *Session) Perform(t Task) error {
 		return errFailed
 	}
 	return nil
+}
+
+// children are the jobs that t pushes.
+func (t Task) children(yield func(Task) bool) {
+	for i := range t.Fan {
+		if !yield(Task{Index: i}) {
+			return
+		}
+	}
 }
 
 // Child runs this process as a worker if it was started as one; then it does

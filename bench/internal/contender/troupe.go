@@ -62,7 +62,14 @@ func (s *Session) config(log zerolog.Logger) actors.Config {
 			return s.Perform(Task{})
 		}), options)
 	} else {
-		troupe.Handle(&jobs, func(_ context.Context, job *troupe.Job[Task]) error { return s.Perform(job.Args) }, options)
+		troupe.Handle(&jobs, func(ctx context.Context, job *troupe.Job[Task]) error {
+			if job.Args.Fan > 0 {
+				if _, err := client.PushBulk(ctx, client.Within(ctx), job.Args.children); err != nil {
+					return err
+				}
+			}
+			return s.Perform(job.Args)
+		}, options)
 	}
 	return actors.Config{
 		Redis:    redis.NewClient(&redis.Options{Addr: s.Redis}),

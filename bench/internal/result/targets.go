@@ -15,6 +15,7 @@ const (
 	Schedule    = "schedule"
 	Late        = "late"
 	Enqueue     = "enqueue"
+	FanOut      = "fanout"
 	Scale       = "scale"
 	Memory      = "memory"
 )

@@ -26,6 +26,9 @@ type drain struct {
 	failing  bool          // the end is when every job is stored for another try
 }
 
+// total is how many jobs run: those of the load, and those that they push.
+func (d drain) total() int64 { return int64(d.load.Jobs * (1 + d.load.Fan)) }
+
 // outcome is what a drain was seen to do.
 type outcome struct {
 	jobs, rate, workerUS, storeUS, trips, commands, calls, allocs, rss float64
@@ -98,7 +101,7 @@ func (l *Lab) measure(ctx context.Context, d drain) (o outcome, err error) {
 	}
 	defer f.stop()
 	if d.count {
-		f.progress.SetTarget(int64(d.load.Jobs))
+		f.progress.SetTarget(d.total())
 	}
 
 	err = f.until(ctx, time.Millisecond/2, "first job", func() (bool, error) { return f.progress.Done() > 0, nil })
@@ -106,7 +109,7 @@ func (l *Lab) measure(ctx context.Context, d drain) (o outcome, err error) {
 		return o, err
 	}
 	first := l.reading(ctx, st, f, watch)
-	err = f.until(ctx, 2*time.Millisecond, "all jobs", func() (bool, error) { return f.progress.Done() >= int64(d.load.Jobs), nil })
+	err = f.until(ctx, 2*time.Millisecond, "all jobs", func() (bool, error) { return f.progress.Done() >= d.total(), nil })
 	if err != nil {
 		return o, err
 	}
@@ -120,8 +123,8 @@ func (l *Lab) measure(ctx context.Context, d drain) (o outcome, err error) {
 	if last.err != nil || first.err != nil {
 		return o, fmt.Errorf("read the store: %w, %w", first.err, last.err)
 	}
-	if ran := f.progress.Done(); ran != int64(d.load.Jobs) {
-		return o, fmt.Errorf("%d jobs ran, expected %d", ran, d.load.Jobs)
+	if ran := f.progress.Done(); ran != d.total() {
+		return o, fmt.Errorf("%d jobs ran, expected %d", ran, d.total())
 	}
 	o = last.since(first)
 	o.rss, o.allocs = f.peak(), f.progress.Allocs()

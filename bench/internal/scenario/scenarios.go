@@ -78,6 +78,7 @@ func All() []Scenario {
 		{result.Schedule, "due jobs, until each has run", runSchedule},
 		{result.Late, "how long after its time a scheduled job starts", runLate},
 		{result.Enqueue, "pushing: one by one, from 10 and from 64 goroutines, in bulk", runEnqueue},
+		{result.FanOut, "jobs that push 100 others each, with the ack where that can be, until all have run", runFanOut},
 		{result.Scale, "drain by several processes on one Redis", runScale},
 		{result.Memory, "memory over many jobs, and with large payloads", runMemory},
 	}
@@ -182,6 +183,22 @@ func runSchedule(ctx context.Context, l *Lab) error {
 		drains = append(drains, drain{
 			scenario: result.Schedule, kase: "25 processors", c: c,
 			load: contender.Load{Jobs: n, Queues: oneQueue, Due: true}, work: contender.Work{Concurrency: 25, FastPoll: true},
+		})
+	}
+	return l.rounds(ctx, drains)
+}
+
+// fan is how many jobs each pushes.
+const fan = 100
+
+// runFanOut drains parents and children, which are the same jobs for all: troupe pushes them with the ack, river in one
+// transaction with the end of the job, asynq one by one while it runs.
+func runFanOut(ctx context.Context, l *Lab) error {
+	var drains []drain
+	for _, c := range l.contenders("troupe", "asynq", "river") {
+		drains = append(drains, drain{
+			scenario: result.FanOut, kase: "25 processors", c: c,
+			load: contender.Load{Jobs: max(1, l.jobs(c)/fan), Queues: oneQueue, Fan: fan}, work: contender.Work{Concurrency: 25},
 		})
 	}
 	return l.rounds(ctx, drains)
