@@ -59,6 +59,11 @@ type System struct {
 	// Fences is when the process was told that it had been taken for dead; nil if
 	// the system tells nobody.
 	Fences func(p *chaos.Process) []time.Time
+	// Effects: its jobs push with their acks, are unique, and have others behind them in a chain. Locks are then those
+	// that are held, and Ask has a lock looked at whose job may be gone.
+	Effects bool
+	Locks   func(ctx context.Context, rdb *redis.Client) ([]string, error)
+	Ask     func(ctx context.Context, rdb *redis.Client, lock string) error
 }
 
 // Task is one job.
@@ -67,12 +72,39 @@ type Task struct {
 	Takes        time.Duration `json:"takes"`
 	Unresponsive bool          `json:"unresponsive"` // it does not hear that it is to stop
 	Fails        bool          `json:"fails"`        // its first run does
+	Run          int64         `json:"run"`          // of its parent, that has pushed it with its ack
+	Key          int           `json:"key"`          // it is unique by this; 0: it is not
+	Links        int           `json:"links"`        // so many are behind it in a chain
+}
+
+// Numbers of jobs that are not pushed for themselves: two children of every third job, which it pushes with its ack, two
+// links behind every seventh, and a duplicate of every fifth. The second child is unique, by a key of its own.
+const (
+	children, links                     = 2, 2
+	firstChild, firstLink, duplicateNum = 100_000_000, 300_000_000, 500_000_000
+)
+
+func child(n, i int) int { return firstChild*(i+1) + n }
+func link(n, i int) int  { return firstLink + 100_000_000*i + n }
+
+// pushes reports whether a job pushes.
+func (t Task) pushes() bool { return t.N%3 == 0 && t.N < firstChild }
+
+// duplicate is a job with the key of another one.
+func (t Task) duplicate() Task {
+	return Task{N: duplicateNum + t.N, Takes: 5 * time.Millisecond, Key: t.Key}
 }
 
 // task is the job of a number: most take up to 50 ms, some seconds.
 func (c *Config) task(n int) Task {
 	r := rand.New(rand.NewPCG(c.Seed, uint64(n)))
 	t := Task{N: n, Takes: time.Duration(r.Int64N(int64(50 * time.Millisecond)))}
+	if n%5 == 1 {
+		t.Key = n
+	}
+	if n%7 == 2 {
+		t.Links = links
+	}
 	switch p := r.Float64(); {
 	case p < 0.003:
 		t.Takes, t.Unresponsive = 4*time.Second, true
@@ -133,6 +165,9 @@ func (errOnPurpose) Error() string { return "on purpose" }
 // ends the process: it must not count.
 func (w *Worker) Perform(ctx context.Context, t Task, first bool) (err error) {
 	w.note('s', t.N)
+	if t.Run != 0 {
+		w.write('c', t.N, t.Run)
+	}
 	defer func() {
 		how := byte('i')
 		if err == nil {
@@ -158,8 +193,10 @@ func (w *Worker) Perform(ctx context.Context, t Task, first bool) (err error) {
 }
 
 // note writes one line with one call: a kill leaves it whole or absent.
-func (w *Worker) note(what byte, n int) {
-	if _, err := fmt.Fprintf(w.file, "%c %d %d\n", what, n, time.Now().UnixNano()); err != nil {
+func (w *Worker) note(what byte, n int) { w.write(what, n, time.Now().UnixNano()) }
+
+func (w *Worker) write(what byte, n int, number int64) {
+	if _, err := fmt.Fprintf(w.file, "%c %d %d\n", what, n, number); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(3)
 	}

@@ -39,7 +39,7 @@ func TestChaos(t *testing.T) {
 			t.Errorf("no %s has happened", what)
 		}
 	}
-	if rep.Jobs != cfg.Jobs || rep.Extra == 0 || len(rep.Recovery) == 0 {
-		t.Errorf("%d jobs, %d runs too many, %d recoveries: it has shown nothing", rep.Jobs, rep.Extra, len(rep.Recovery))
+	if rep.Jobs != cfg.Jobs || rep.Extra == 0 || rep.Children == 0 || len(rep.Recovery) == 0 {
+		t.Errorf("%d jobs, %d children, %d runs too many, %d recoveries: it has shown nothing", rep.Jobs, rep.Children, rep.Extra, len(rep.Recovery))
 	}
 }

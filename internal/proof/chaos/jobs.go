@@ -2,8 +2,11 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
+
+	"github.com/troupehq/troupe/client"
 )
 
 // push pushes jobs at an even rate. A push that fails may have pushed; its number
@@ -18,16 +21,80 @@ func (s *storm) push(ctx context.Context, push func(context.Context, Task) error
 		time.Sleep(at - time.Since(began)) // the rate is the load
 		for {
 			n := int(s.number.Add(1))
-			if err := push(ctx, s.cfg.task(n)); err == nil {
-				s.mu.Lock()
-				s.accepted[n] = time.Now()
-				s.mu.Unlock()
+			t := s.cfg.task(n)
+			if err := push(ctx, t); err == nil {
+				s.accept(n)
+				if t.Key != 0 && s.system.Effects {
+					s.pushAgain(ctx, push, t.duplicate())
+				}
 				break
 			}
 			s.unknown.Add(1)
 			time.Sleep(200 * time.Millisecond)
 		}
 	}
+}
+
+func (s *storm) accept(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted[n] = time.Now()
+}
+
+// pushAgain pushes a job of the same key as one that was just pushed: it is refused unless that is done.
+func (s *storm) pushAgain(ctx context.Context, push func(context.Context, Task) error, t Task) {
+	switch err := push(ctx, t); {
+	case err == nil:
+		s.accept(t.N)
+	case errors.Is(err, client.ErrStopped):
+		s.refused.Add(1)
+	default:
+		s.unknown.Add(1)
+	}
+}
+
+// behind are the numbers of the jobs that follow a job once it is done.
+func (s *storm) behind(n int) (all []int) {
+	if !s.system.Effects || n >= firstChild {
+		return nil
+	}
+	t := s.cfg.task(n)
+	for i := 0; t.pushes() && i < children; i++ {
+		all = append(all, child(n, i))
+	}
+	for i := range t.Links {
+		all = append(all, link(n, i))
+	}
+	return all
+}
+
+// awaitLocks waits until no lock is held: what is, has no job any more. It returns what is not freed within two minutes
+// and a half.
+func (s *storm) awaitLocks() (locks []string, asked int) {
+	s.t.Helper()
+	if !s.system.Effects {
+		return nil, 0
+	}
+	ctx := context.Background()
+	for since := time.Now(); time.Since(since) < 150*time.Second; time.Sleep(500 * time.Millisecond) { // other processes: nothing tells
+		s.revive()
+		var err error
+		if locks, err = s.system.Locks(ctx, s.rdb); err != nil {
+			s.t.Fatalf("what is locked: %v", err)
+		}
+		if len(locks) == 0 {
+			return nil, asked
+		}
+		if asked == 0 {
+			asked = len(locks)
+			for _, lock := range locks {
+				if err := s.system.Ask(ctx, s.rdb, lock); err != nil {
+					s.t.Fatalf("ask for lock %s: %v", lock, err)
+				}
+			}
+		}
+	}
+	return locks, asked
 }
 
 // settle waits until every job is done, or will not be tried again, and nothing
@@ -42,8 +109,15 @@ func (s *storm) settle(since time.Time) (left map[int]string) {
 		}
 		done, missing := s.done(), 0
 		for n := range s.accepted {
-			if !done[n] && (left[n] != s.system.Final) {
-				missing++
+			if left[n] == s.system.Final {
+				continue
+			}
+			// What a job has pushed may have entered its queue behind the look there, and before that at what is in
+			// progress: so an empty Redis alone does not tell that all is over.
+			for _, n := range append(s.behind(n), n) {
+				if !done[n] && left[n] != s.system.Final {
+					missing++
+				}
 			}
 		}
 		rest := 0

@@ -29,8 +29,12 @@ type Report struct {
 	Done     int
 	Final    int // not done, and will not be tried again
 	Lost     []int
-	Forgot   int   // by Redis, which had said that it had them
-	Stuck    []int // in Redis, and not done in time
+	Children int      // done, that were pushed with acks, or stood behind others in a chain
+	Refused  int      // pushes of a job whose key was held
+	Asked    int      // locks that were held when all jobs were done
+	Locks    []string // of these, what was not freed within two minutes
+	Forgot   int      // by Redis, which had said that it had them
+	Stuck    []int    // in Redis, and not done in time
 	Counts   map[string]int
 	Fences   int // without a fault that explains it: the machine itself stood still
 	Again    int // jobs that ran more often than once and once after each failure
@@ -67,6 +71,13 @@ func (s *storm) runs() (all []*run) {
 			if _, err := fmt.Sscanf(scan.Text(), "%c %d %d", &what, &n, &at); err != nil {
 				s.t.Fatalf("%s: line %q: %v", d.file, scan.Text(), err)
 			}
+			if what == 'c' {
+				if s.parents[n] == nil {
+					s.parents[n] = map[int64]bool{}
+				}
+				s.parents[n][at] = true
+				continue
+			}
 			if what == 's' {
 				open[n] = &run{d: d, job: n, start: time.Unix(0, at)}
 				all = append(all, open[n])
@@ -95,8 +106,8 @@ func (s *storm) done() map[int]bool {
 func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 	s.t.Helper()
 	rep := &Report{
-		System: s.system.Name, Seed: s.cfg.Seed, Jobs: len(s.accepted), Unknown: int(s.unknown.Load()),
-		Counts: s.counts, Settled: settled,
+		System: s.system.Name, Seed: s.cfg.Seed, Unknown: int(s.unknown.Load()),
+		Counts: s.counts, Settled: settled, Refused: int(s.refused.Load()),
 	}
 	for _, rule := range s.cuts {
 		rep.Counts["cut"] += rule.Hits()
@@ -106,6 +117,9 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 	s.fences(rep)
 	done := s.done()
 	for n := range s.accepted {
+		if n < duplicateNum {
+			rep.Jobs++
+		}
 		switch place := left[n]; {
 		case done[n]:
 			rep.Done++
@@ -119,6 +133,7 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 			rep.Lost = append(rep.Lost, n)
 		}
 	}
+	s.pushed(rep, done, left)
 	byJob := map[int][]*run{}
 	for _, r := range runs {
 		byJob[r.job] = append(byJob[r.job], r)
@@ -146,8 +161,50 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 	}
 	slices.Sort(rep.Lost)
 	slices.Sort(rep.Stuck)
+	s.holders(rep, byJob)
 	rep.Recovery = s.recoveries(byJob)
 	return rep
+}
+
+// pushed holds what jobs have pushed with their acks, and what stood behind them, against the jobs: each is done once its
+// job is, and a child comes from one run. A job that is dead in the end, though a run of it had come to its end, pushes nothing.
+func (s *storm) pushed(rep *Report, done map[int]bool, left map[int]string) {
+	for n := range s.accepted {
+		if !done[n] || left[n] == s.system.Final {
+			continue
+		}
+		dead := false // so is what is behind it
+		for _, c := range s.behind(n) {
+			switch dead = dead && c >= firstLink || left[c] == s.system.Final; {
+			case done[c]:
+				rep.Children++
+			case dead:
+			case left[c] != "":
+				rep.Stuck = append(rep.Stuck, c)
+			case s.cfg.Fsync == "always":
+				rep.Lost = append(rep.Lost, c)
+			default:
+				rep.Forgot++
+			}
+			if of := len(s.parents[c]); of > 1 && s.cfg.Fsync == "always" {
+				rep.Broken = append(rep.Broken, fmt.Sprintf("job %d was pushed by %d runs of job %d", c, of, n))
+			}
+		}
+	}
+}
+
+// holders holds the jobs of a key against each other: the second was pushed when the first was out of Redis, so the
+// first does not start any more.
+func (s *storm) holders(rep *Report, byJob map[int][]*run) {
+	for n := range s.accepted {
+		first, second := byJob[n-duplicateNum], byJob[n]
+		if n < duplicateNum || len(first) == 0 || len(second) == 0 || s.cfg.Fsync != "always" {
+			continue
+		}
+		if last := first[len(first)-1]; last.start.After(second[0].start) {
+			rep.Broken = append(rep.Broken, s.story(n, append(slices.Clone(first), second...)))
+		}
+	}
 }
 
 // ends completes the spans of stops: each is over when its process has ended.
@@ -284,6 +341,9 @@ func (r *Report) Bad() (text string) {
 	if n := r.Counts["bad exit"]; n > 0 {
 		text += fmt.Sprintf("%d daemons of %s ended a stop with another exit code than 0\n", n, r.System)
 	}
+	if len(r.Locks) > 0 {
+		text += fmt.Sprintf("%s holds %d locks without a job: %v\n", r.System, len(r.Locks), r.Locks[:min(5, len(r.Locks))])
+	}
 	for _, b := range r.Broken[:min(10, len(r.Broken))] {
 		text += r.System + ": " + b + "\n"
 	}
@@ -317,6 +377,10 @@ func Table(out io.Writer, reports ...*Report) {
 	row("done", func(r *Report) any { return r.Done })
 	row("in dead, by the poison rule", func(r *Report) any { return r.Final })
 	row("not done in time, still in Redis", func(r *Report) any { return len(r.Stuck) })
+	row("children and links of chains, done", func(r *Report) any { return r.Children })
+	row("duplicates refused", func(r *Report) any { return r.Refused })
+	row("locks held when all jobs were done", func(r *Report) any { return r.Asked })
+	row("  of these, after two minutes", func(r *Report) any { return len(r.Locks) })
 	row("forgotten by Redis", func(r *Report) any { return r.Forgot })
 	row("LOST", func(r *Report) any { return len(r.Lost) })
 	row("jobs that ran again without a failure", func(r *Report) any { return r.Again })

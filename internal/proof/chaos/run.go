@@ -51,6 +51,8 @@ type storm struct {
 	server *testkit.Server
 	rdb    *redis.Client
 
+	parents map[int]map[int64]bool // of children: the runs that have pushed one
+
 	ways   []*chaos.Proxy // of the slots, and the last of the pushers; nil: straight
 	rules  []*chaos.Fault
 	cuts   []*chaos.Fault // those of them that lose something
@@ -67,6 +69,7 @@ type storm struct {
 	number   atomic.Int64
 	claimed  atomic.Int64
 	unknown  atomic.Int64
+	refused  atomic.Int64
 	mu       sync.Mutex
 	accepted map[int]time.Time
 	memory   []memory // what Redis had after each of its restarts
@@ -94,6 +97,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	s := &storm{
 		t: t, cfg: cfg, system: system, r: rand.New(rand.NewPCG(cfg.Seed, 0)), dir: t.TempDir(),
 		server: testkit.NewServer(t, args...), counts: map[string]int{}, frozen: map[int]bool{}, accepted: map[int]time.Time{},
+		parents: map[int]map[int64]bool{},
 	}
 	s.rdb = s.server.Client
 	for slot := range cfg.Daemons + 1 {
@@ -152,6 +156,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	pushers.Wait()
 	left := s.settle(since)
 	took := time.Since(since)
+	locks, asked := s.awaitLocks()
 	for _, d := range s.slots {
 		d.p.Signal(syscall.SIGTERM)
 		d.stopped = true
@@ -161,7 +166,9 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 			s.counts["bad exit"]++
 		}
 	}
-	return s.report(left, took)
+	rep := s.report(left, took)
+	rep.Locks, rep.Asked = locks, asked
+	return rep
 }
 
 // start starts a daemon in a slot.

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -21,21 +22,37 @@ import (
 
 const class = "Chaos"
 
+// args are those of a job.
+type args struct {
+	Task Task `arg:"0"`
+}
+
+func (args) Class() string { return class }
+
 // Troupe is this module's daemon. Apart from the lease and shorter waits, so that
 // a run takes minutes, all is as by default.
 func Troupe() System {
-	return System{Name: "troupe", Work: workTroupe, Push: pushTroupe, Left: leftTroupe, Final: "dead", Fences: fencesTroupe}
+	return System{Name: "troupe", Work: workTroupe, Push: pushTroupe, Left: leftTroupe, Final: "dead", Fences: fencesTroupe, Effects: true, Locks: locksTroupe, Ask: askTroupe}
 }
 
 func workTroupe(w *Worker) int {
 	zerolog.TimeFieldFormat = time.RFC3339Nano
 	var jobs troupe.Registry
 	troupe.HandleClass(&jobs, class, troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
-		var args []Task
-		if err := json.Unmarshal(p.Args(), &args); err != nil || len(args) != 1 {
+		var tasks []Task
+		if err := json.Unmarshal(p.Args(), &tasks); err != nil || len(tasks) != 1 {
 			return troupe.Kill(err)
 		}
-		return w.Perform(ctx, args[0], p.Failures() == 0)
+		for i := 0; tasks[0].pushes() && i < children; i++ {
+			t := Task{N: child(tasks[0].N, i), Run: time.Now().UnixNano(), Takes: 5 * time.Millisecond}
+			if i == 1 {
+				t.Key = t.N
+			}
+			if _, err := client.Within(ctx).PushClass(ctx, class, []any{t}, unique(t)...); err != nil {
+				return err
+			}
+		}
+		return w.Perform(ctx, tasks[0], p.Failures() == 0)
 	}), troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay {
 		return troupe.Delay(rand.N(time.Second))
 	}})
@@ -50,9 +67,41 @@ func workTroupe(w *Worker) int {
 func pushTroupe(rdb *redis.Client) func(context.Context, Task) error {
 	c := client.New(rdb)
 	return func(ctx context.Context, t Task) error {
-		_, err := c.PushClass(ctx, class, []any{t})
+		if t.Links == 0 {
+			_, err := c.PushClass(ctx, class, []any{t}, unique(t)...)
+			return err
+		}
+		chain := []client.Item{client.Job(args{t}, unique(t)...)}
+		for i := range t.Links {
+			chain = append(chain, client.Job(args{Task{N: link(t.N, i), Takes: 5 * time.Millisecond}}))
+		}
+		_, err := c.PushChain(ctx, chain...)
 		return err
 	}
+}
+
+// unique are the options of the push of a job that is.
+func unique(t Task) []client.Option {
+	if t.Key == 0 {
+		return nil
+	}
+	return []client.Option{client.Unique(troupe.Unique{By: []string{"0.key"}})}
+}
+
+func locksTroupe(ctx context.Context, rdb *redis.Client) (locks []string, err error) {
+	for scan := rdb.Scan(ctx, 0, keys.LockPrefix+"*", 1000).Iterator(); scan.Next(ctx); err = scan.Err() {
+		locks = append(locks, scan.Val())
+	}
+	return locks, err
+}
+
+// askTroupe does what a push does that the lock refuses.
+func askTroupe(ctx context.Context, rdb *redis.Client, lock string) error {
+	holder, err := rdb.Get(ctx, lock).Result()
+	if err == nil {
+		err = rdb.HSet(ctx, keys.Conflicts, lock, holder).Err()
+	}
+	return err
 }
 
 // leftTroupe reads every place of a job, as chaos.TakeInventory does, by number.
