@@ -35,8 +35,9 @@ type Periodic struct {
 	// all, as in Ruby.
 	Once bool
 
-	// Overlap "skip" is to push nothing while the job of an earlier tick waits or runs.
-	Overlap string
+	// Overlap OverlapSkip is to push nothing while the job of an earlier tick waits or runs, for retries as well. It
+	// holds a lock as unique jobs do. Not on a Redis Cluster.
+	Overlap Overlap
 
 	// Disabled is for a new entry: it pushes nothing until it is enabled. An entry that is in Redis keeps its state.
 	Disabled bool
@@ -60,6 +61,12 @@ const (
 	MissedLast Missed = "last" // one job for all
 	MissedAll  Missed = "all"  // one job for each
 )
+
+// Overlap says what becomes of a tick of a Periodic while the job of an earlier one is there.
+type Overlap string
+
+// OverlapSkip is the value of Overlap; the zero value pushes at each tick.
+const OverlapSkip Overlap = "skip"
 
 // Tick is the tick of a Periodic for which p was pushed; false if it was pushed otherwise, or by Ruby.
 // However late a job runs, and however often, its tick is the same.

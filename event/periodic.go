@@ -11,7 +11,8 @@ type (
 		Tick time.Time // when it was due
 		// What is "pushed"; or why no job was pushed: "missed" (it is too late, see
 		// troupe.Missed), "disabled", "repeated" (the clock shows the hour again, see
-		// troupe.Periodic.Once) or "stopped" (by client middleware).
+		// troupe.Periodic.Once) "stopped" (by client middleware) or "overlapped" (the job
+		// of an earlier tick waits or runs, see troupe.Periodic.Overlap).
 		What   string
 		Late   time.Duration // after the tick
 		Missed int           // ticks before this one for which no job is pushed, either

@@ -24,6 +24,7 @@ type PeriodicJob struct {
 	Disabled    bool            `json:"disabled"`
 	Missed      troupe.Missed   `json:"missed"` // what becomes of missed ticks
 	Once        bool            `json:"once"`
+	Overlap     troupe.Overlap  `json:"overlap"` // what becomes of ticks while the job of an earlier one is there; "" pushes
 
 	// Tag is that of the daemons whose configuration has it; "" if it was made at run time or by Ruby.
 	Tag string `json:"tag"`
@@ -96,7 +97,7 @@ func (i *Inspector) SavePeriodic(ctx context.Context, jobs ...troupe.Periodic) e
 func (i *Inspector) periodicJob(e *periodic.Entry, now time.Time) *PeriodicJob {
 	j := &PeriodicJob{
 		Name: e.Name, Namespace: e.Namespace, Cron: e.Cron, Class: e.Class, Queue: e.Queue, Args: e.Args, Description: e.Description,
-		Disabled: e.Disabled, Missed: e.Missed, Once: e.Once, Tag: e.Tag,
+		Disabled: e.Disabled, Missed: e.Missed, Once: e.Once, Overlap: e.Overlap, Tag: e.Tag,
 		Next: e.Next, Marked: e.Mark, Pushed: e.Pushed, Why: e.Why(now), Stuck: e.Stuck(now), e: e, i: i,
 	}
 	if t := e.Last; t != nil {

@@ -27,7 +27,7 @@ var flagged = map[string]string{
 	"text": "502", "limit": "3", "listen": "127.0.0.1:0", "log": "json", "namespace": "app", "older": "2h", "ops": "127.0.0.1:0", "over": "0", "process": "vm:9:0123456789ab",
 	"queue": "default", "rate": "100", "redis": "REDIS", "retry": "3", "role": "viewer", "since": "1h", "tag": "vip", "timeout": "5", "ttl": "60", "until": "1h",
 	"to": "slow", "jobs move --to": "jobs move queue:default q1 --to slow", "jobs move --all": "jobs move queue:default --all --to slow",
-	"wait": "1s", "watch": "2s", "names": "sidekiq", "cron": "@daily", "reason": "gone", "description": "nightly", "missed": "last",
+	"wait": "1s", "watch": "2s", "names": "sidekiq", "cron": "@daily", "reason": "gone", "description": "nightly", "missed": "last", "overlap": "skip",
 
 	"failed-since": "1h", "failed-until": "1h", "as": "ann", "outcome": "done", "user": "ann", "when-since": "1h", "when-until": "1h",
 	"base-path": "/jobs", "users": "USERS", "trust-proxy": "10.0.0.0/8", "origin": "https://jobs.example", "mask": "patient", "mask-args": "Billing::Charge:1,3",

@@ -189,10 +189,8 @@ var periodicSettings = readers[periodicEntry]{
 	"dst": func(p *parse, e *periodicEntry, n *node, field string) {
 		e.Once = p.word(n, field, "fugit", "once") == "once"
 	},
-	"overlap": func(p *parse, _ *periodicEntry, n *node, field string) {
-		if n.kind != null {
-			p.bad(n, field, "no such key: ticks that overlap are not held back yet")
-		}
+	"overlap": func(p *parse, e *periodicEntry, n *node, field string) {
+		e.Overlap = troupe.Overlap(p.word(n, field, string(troupe.OverlapSkip)))
 	},
 	"date_as_argument": func(p *parse, e *periodicEntry, n *node, field string) { e.DateArg = p.bool(n, field) },
 	"active_job":       func(p *parse, e *periodicEntry, n *node, field string) { e.ActiveJob = p.bool(n, field) },

@@ -83,13 +83,13 @@ func TestPeriodicKeys(t *testing.T) {
 	f, err := Parse("troupe.yml", []byte(`
 zone: Asia/Tokyo
 periodic:
-  a: {cron: "@daily", class: A, retry: false, missed: last, dst: once, status: disabled, description: of all, namespace: n}
+  a: {cron: "@daily", class: A, retry: false, missed: last, dst: once, status: disabled, description: of all, namespace: n, overlap: skip}
   b: {cron: "30 2 * * sun#-1", class: B, retry: 3, missed: all, missed_max: 7, date_as_argument: yes, args: one}
   c: {cron: "0 9 * * *", class: C, active_job: true, queue: q, queue_name_prefix: p, queue_name_delimiter: ., args: '[1, "x"]'}
 `), "")
 	harness.OK(t, err)
 	want := []troupe.Periodic{
-		{Name: "a", Cron: "@daily", Class: "A", Retries: troupe.Never(), Missed: troupe.MissedLast, Once: true, Disabled: true, Description: "of all", Namespace: "n"},
+		{Name: "a", Cron: "@daily", Class: "A", Retries: troupe.Never(), Missed: troupe.MissedLast, Once: true, Disabled: true, Description: "of all", Namespace: "n", Overlap: troupe.OverlapSkip},
 		{Name: "b", Cron: "30 2 * * sun#-1", Class: "B", Retries: troupe.Times(3), Missed: troupe.MissedAll, MissedMax: 7, DateArg: true, Args: []any{"one"}},
 		{Name: "c", Cron: "0 9 * * *", Class: "C", ActiveJob: true, Queue: "q", QueuePrefix: "p", QueueDelimiter: ".", Args: []any{1.0, "x"}},
 	}
@@ -109,7 +109,7 @@ func TestPeriodicRefusals(t *testing.T) {
 		"periodic: {a: {cron: '@daily'}}\n":                                                        `periodic.a.class is missing, expected the name of the class of its jobs`,
 		"periodic: {a: {cron: '61 * * * *', class: A}}\n":                                          `periodic.a.cron is "61 * * * *", expected a cron line: minute "61": expected 0 to 59`,
 		"periodic: {a: {cron: every weekday at 9:00, class: A}}\n":                                 `expected a cron line: a text: expected a cron line, which this command prints`,
-		"periodic: {a: {cron: '@daily', class: A, overlap: skip}}\n":                               `periodic.a.overlap is "skip", expected no such key: ticks that overlap are not held back yet`,
+		"periodic: {a: {cron: '@daily', class: A, overlap: run}}\n":                                `periodic.a.overlap is "run", expected skip`,
 		"periodic: {a: {cron: '@daily', class: A, missed: some}}\n":                                `periodic.a.missed is "some", expected one of skip, last, all`,
 		"periodic: {a: {cron: '@daily', class: A, quee: x}}\n":                                     `periodic.a.quee is no known key, expected queue`,
 		"periodic: [{cron: '@daily', class: A}]\n":                                                 `periodic[0].name is missing, expected a name`,

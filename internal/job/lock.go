@@ -84,6 +84,15 @@ func SealLock(p *troupe.Payload, cluster bool) (*Lock, error) {
 	return l, nil
 }
 
+// LockBy has p hold the lock of this name until it is done, and returns that. It is for one server.
+func LockBy(p *troupe.Payload, name string) *Lock {
+	sum := sha256.Sum256([]byte(name))
+	t := lockText{Digest: hex.EncodeToString(sum[:16]), For: DefaultLock.Seconds(), Until: troupe.UntilDone.String()}
+	text, _ := EncodeJSON(t) // numbers and texts of ours
+	p.Set(LockField, text)
+	return t.lock(p, false)
+}
+
 // LockOf is the lock of a job of the queue in Redis; nil if it has none.
 func LockOf(p *troupe.Payload, cluster bool) *Lock {
 	raw, ok := p.Get(LockField)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 const (
@@ -20,6 +21,7 @@ type firing struct {
 
 	job, jid, queue string // once it was made
 	message         string // of the entry then
+	lock            *job.Lock
 }
 
 // due are the ticks of e that have come by now and are to be marked, in their order: those after its

@@ -38,6 +38,7 @@ type Entry struct {
 	Missed           troupe.Missed
 	MissedMax        int
 	Once             bool
+	Overlap          troupe.Overlap
 	Tag              string    // of the configuration that has it; "" if Ruby or people do
 	Own              bool      // it was written by troupe
 	Mark             time.Time // the last tick that is done with; zero if there is none
@@ -55,7 +56,7 @@ type Entry struct {
 // Tick is what became of the last tick of an Entry that troupe has dealt with.
 type Tick struct {
 	At     time.Time     `json:"at"`
-	What   string        `json:"what"` // pushed, missed, disabled, repeated, stopped; written when it was written or enabled after the tick
+	What   string        `json:"what"` // pushed, missed, disabled, repeated, stopped, overlapped; written when it was written or enabled after the tick
 	JID    string        `json:"jid,omitempty"`
 	Late   time.Duration `json:"late,omitempty"`
 	Missed int           `json:"missed,omitempty"` // ticks before it that no job was pushed for
@@ -67,6 +68,8 @@ type own struct {
 	Missed troupe.Missed `json:"missed,omitempty"`
 	Max    int           `json:"max,omitempty"`
 	Once   bool          `json:"once,omitempty"`
+
+	Overlap troupe.Overlap `json:"overlap,omitempty"`
 }
 
 // parse reads the hash at key and the newest mark. known tells which classes have a handler here.
@@ -81,7 +84,7 @@ func parse(key, namespace string, fields map[string]string, mark string, zone *t
 		e.Own = true
 		_ = json.Unmarshal([]byte(text), &o) // what is not understood has its default
 	}
-	e.Tag, e.Missed, e.MissedMax, e.Once = o.Tag, cmp.Or(o.Missed, troupe.MissedSkip), cmp.Or(o.Max, 100), o.Once
+	e.Tag, e.Missed, e.MissedMax, e.Once, e.Overlap = o.Tag, cmp.Or(o.Missed, troupe.MissedSkip), cmp.Or(o.Max, 100), o.Once, o.Overlap
 	e.Mark, _ = time.Parse(markForm, mark)
 	e.Pushed, _ = time.Parse(pushForm, fields["last_enqueue_time"])
 	if last := new(Tick); json.Unmarshal([]byte(fields["troupe_last"]), last) == nil {
@@ -221,7 +224,7 @@ func (e *Entry) Key() string { return e.key }
 func (e *Entry) Spec() troupe.Periodic {
 	return troupe.Periodic{
 		Name: e.Name, Namespace: e.Namespace, Cron: e.Cron, Class: e.Class, Queue: e.Queue, Description: e.Description,
-		Missed: e.Missed, MissedMax: e.MissedMax, Once: e.Once, Disabled: e.Disabled, DateArg: e.dated, ActiveJob: e.activeJob,
+		Missed: e.Missed, MissedMax: e.MissedMax, Once: e.Once, Overlap: e.Overlap, Disabled: e.Disabled, DateArg: e.dated, ActiveJob: e.activeJob,
 	}
 }
 

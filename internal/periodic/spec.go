@@ -40,6 +40,14 @@ func Check(p troupe.Periodic, zone *time.Location) error {
 	return err
 }
 
+// CheckCluster says what is wrong with p on a Redis Cluster.
+func CheckCluster(p troupe.Periodic) error {
+	if p.Overlap == "" {
+		return nil
+	}
+	return wrong("Overlap", strconv.Quote(string(p.Overlap)), "nothing on a Redis Cluster: the tick has its mark in the slot of the entry, and the job and its lock are in that of the queue")
+}
+
 // Target is the class of the jobs of p, and their queue; both are "" where Check has a fault of p.
 func Target(p troupe.Periodic) (class, queue string) {
 	class, _, message, err := messageOf(p)
@@ -61,8 +69,8 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 		return nil, wrong("Namespace", strconv.Quote(p.Namespace), "a name in UTF-8 other than -")
 	case p.MissedMax < 0 || p.MissedMax > missedMax:
 		return nil, wrong("MissedMax", p.MissedMax, fmt.Sprintf("a number from 0 to %d", missedMax))
-	case p.Overlap != "":
-		return nil, wrong("Overlap", strconv.Quote(p.Overlap), "nothing: ticks that overlap are not held back yet")
+	case p.Overlap != "" && p.Overlap != troupe.OverlapSkip:
+		return nil, wrong("Overlap", strconv.Quote(string(p.Overlap)), "skip or nothing")
 	}
 	switch p.Missed {
 	case "", troupe.MissedSkip, troupe.MissedLast, troupe.MissedAll:
@@ -86,7 +94,7 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 	if sealing := seals(message); sealing && (p.DateArg || p.ActiveJob) {
 		return nil, wrong("Args", "a type with Encrypt", "one without beside DateArg or ActiveJob")
 	}
-	about, err := job.EncodeJSON(own{Tag: tag, Missed: p.Missed, Max: p.MissedMax, Once: p.Once})
+	about, err := job.EncodeJSON(own{Tag: tag, Missed: p.Missed, Max: p.MissedMax, Once: p.Once, Overlap: p.Overlap})
 	if err != nil {
 		return nil, fmt.Errorf("tag: %w", err)
 	}

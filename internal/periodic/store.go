@@ -173,6 +173,9 @@ func (s *Store) save(ctx context.Context, tag string, list []troupe.Periodic) er
 			spec.Namespace = space
 		}
 		d, err := newDraft(spec, tag, s.zone())
+		if err == nil && cluster {
+			err = CheckCluster(spec)
+		}
 		if err != nil {
 			return fmt.Errorf("periodic job %q: %w", spec.Name, err)
 		}

@@ -2,14 +2,17 @@
 --
 -- KEYS    1 hash of the periodic job, 2 zset of its marks, 3 list of what it has pushed
 --         4 set of queues, 5 list of the queue; on a cluster neither
+--         6 lock of its jobs, 7 hash of the locks that have refused jobs; neither if they may overlap
 -- ARGV    1 status, 2 cron, 3 message, as the caller has read them
 --         4 tick in ISO 8601, 5 the same in seconds
 --         6 job; "" to mark only, 7 name of the queue
 --         8 time of the push for people, 9 line for the list of what was pushed
 --         10 what became of the tick, as JSON
+--         with a lock: 11 jid of the job, 12 how long the lock lives, ms, 13 as 10, of a tick that is not
+--         pushed, 14 how many locks the hash has at most
 -- returns {what, newest mark, last line of the list}, and on a cluster a fourth value if jobs of
 --         other ticks lie in the hash for the same queue; what is
---         "pushed"; "marked"
+--         "pushed"; "marked"; "overlapped" if another job holds the lock
 --         "done" if the tick has its mark, or is so old that its mark may be gone
 --         "changed" if the job is not what the caller has read
 --         "early" if the tick is to come, by the clock of Redis
@@ -28,11 +31,22 @@ if redis.call('ZSCORE', KEYS[2], ARGV[4]) or newest >= ARGV[4] and tick < now - 
   return {'done', newest, type(last) == 'string' and last or ''}
 end
 if tick > now then return {'early', newest, ''} end
-local what, waits = 'marked', nil
-if ARGV[6] ~= '' then
+local what, waits, said = 'marked', nil, ARGV[10]
+if ARGV[6] ~= '' and KEYS[6] and not redis.call('SET', KEYS[6], ARGV[11], 'NX', 'PX', ARGV[12]) then
+  local holder = redis.call('GET', KEYS[6])
+  if holder and holder ~= ARGV[11] then
+    what, said = 'overlapped', ARGV[13]
+    if redis.pcall('HLEN', KEYS[7]) ~= tonumber(ARGV[14]) then redis.pcall('HSET', KEYS[7], KEYS[6], holder) end
+  end
+end
+if ARGV[6] ~= '' and what == 'marked' then
   what = 'pushed'
   if KEYS[5] then
-    redis.call('LPUSH', KEYS[5], ARGV[6])
+    local r = redis.pcall('LPUSH', KEYS[5], ARGV[6])
+    if type(r) == 'table' then
+      if KEYS[6] then redis.call('DEL', KEYS[6]) end
+      return r
+    end
     redis.pcall('SADD', KEYS[4], ARGV[7])
   else
     local all, to = redis.call('HGETALL', KEYS[1]), ARGV[7] .. '\n'
@@ -45,7 +59,7 @@ if ARGV[6] ~= '' then
   redis.pcall('LPUSH', KEYS[3], ARGV[9])
   redis.pcall('LTRIM', KEYS[3], 0, 9)
 end
-redis.call('HSET', KEYS[1], 'troupe_last', ARGV[10])
+redis.call('HSET', KEYS[1], 'troupe_last', said)
 redis.call('ZADD', KEYS[2], ARGV[5], ARGV[4])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. math.min(tick, now - 3600))
 return {what, ARGV[4] > newest and ARGV[4] or newest, ARGV[9], waits}

@@ -23,6 +23,8 @@ const (
 	readEvery = 30 * time.Second // what is changed without a word is seen so late, as by Ruby
 	again     = time.Second      // between two tries
 	atOnce    = 100              // ticks of a pipeline
+
+	overlapped = "overlapped" // what became of a tick while the job of an earlier one was there
 )
 
 //go:embed tick.lua
@@ -182,6 +184,9 @@ func (t *Ticker) prepare(ctx context.Context, key string, e *Entry, f *firing) (
 		case p == nil:
 			f.what = "stopped"
 		default:
+			if e.Overlap == troupe.OverlapSkip && !redisconn.OnCluster(t.Store.Redis) {
+				f.lock = job.LockBy(p, "periodic "+key)
+			}
 			f.job, f.jid, f.queue, f.message = string(p.Bytes()), p.JID(), p.Queue(), message
 		}
 	}
@@ -196,6 +201,11 @@ func (t *Ticker) prepare(ctx context.Context, key string, e *Entry, f *firing) (
 	s.args = []any{
 		e.fields["status"], e.fields["cron"], e.fields["message"], f.tick.UTC().Format(markForm), f.tick.Unix(),
 		f.job, f.queue, now.UTC().Format(pushForm), pushLine(f.jid, now), last,
+	}
+	if f.lock != nil {
+		held, _ := job.EncodeJSON(Tick{At: f.tick, What: overlapped, Late: s.late, Missed: f.missed}) // likewise
+		s.keys = append(s.keys, f.lock.Key, keys.Conflicts)
+		s.args = append(s.args, f.lock.JID, f.lock.For.Milliseconds(), held, keys.MaxConflicts)
 	}
 	return s, true
 }
@@ -252,7 +262,10 @@ func (t *Ticker) answered(ctx context.Context, s step, reply []string) error {
 	}
 	delete(t.trying[s.e.key], s.f.tick.Unix())
 	what, newest := reply[0], reply[1]
-	if what == "pushed" || what == "marked" || what == "done" {
+	if what == overlapped {
+		s.f.what, s.f.jid = overlapped, ""
+	}
+	if what == "pushed" || what == "marked" || what == overlapped || what == "done" {
 		s.e.Last = &Tick{At: s.f.tick, What: s.f.what, JID: s.f.jid, Late: s.late, Missed: s.f.missed}
 	}
 	if mark, err := time.Parse(markForm, newest); err == nil {

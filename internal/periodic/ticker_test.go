@@ -270,7 +270,7 @@ func TestCheck(t *testing.T) {
 		`MissedMax: got -1, want a number from 0 to 100000`:                                       {Name: "n", Cron: "@daily", Class: "C", MissedMax: -1},
 		`Cron: cron line "0 25 * * *": hour`:                                                      {Name: "n", Cron: "0 25 * * *", Class: "C"},
 		`Args: got a value of type int, want a type with a method Class, or a []any beside Class`: {Name: "n", Cron: "@daily", Class: "C", Args: 1},
-		`Overlap: got "skip", want nothing: ticks that overlap are not held back yet`:             {Name: "n", Cron: "@daily", Class: "C", Overlap: "skip"},
+		`Overlap: got "wait", want skip or nothing`:                                               {Name: "n", Cron: "@daily", Class: "C", Overlap: "wait"},
 	} {
 		harness.ErrorHas(t, p.Name, periodic.Check(p, time.UTC), want)
 	}

@@ -35,6 +35,8 @@ func (e *Entry) Why(now time.Time) string {
 		return fmt.Sprintf("its tick of %s was found %s late, which is too late to push it (missed: skip)", at(last.At), last.Late.Round(time.Second))
 	case last.What == "stopped":
 		return fmt.Sprintf("client middleware stopped the job of its tick of %s", at(last.At))
+	case last.What == overlapped:
+		return fmt.Sprintf("its job of an earlier tick waited or ran still at its tick of %s (overlap: skip)", at(last.At))
 	case last.What == "disabled":
 		return fmt.Sprintf("it was disabled at its tick of %s", at(last.At))
 	case last.Missed > 0:

@@ -70,10 +70,14 @@ var scriptTries = map[string]difftest.Try{
 		keys := []string{entry, entryMarks, listB, names, listA}[:rapid.SampledFrom([]int{3, 5}).Draw(t, "keys")]
 		tick := rapid.SampledFrom([]string{"2001-09-09T01:46:40Z 1000000000", "2017-07-14T02:40:00Z 1500000000", "2286-11-20T17:46:40Z 10000000000"}).Draw(t, "tick")
 		mark, seconds, _ := strings.Cut(tick, " ")
-		return keys, []any{
+		lock := []any(nil)
+		if len(keys) == 5 && rapid.Bool().Draw(t, "locks") {
+			keys, lock = append(keys, lock1, hash), []any{"me", 60000, `{"what":"overlapped"}`, 3}
+		}
+		return keys, append([]any{
 			rapid.SampledFrom([]string{"enabled", "enabled", ""}).Draw(t, "status"), "", "", mark, seconds,
 			rapid.SampledFrom([]string{"", "job"}).Draw(t, "job"), "a", "2017-07-14 02:40:00 +0000", `{"jid":"x"}`, `{"what":"pushed"}`,
-		}
+		}, lock...)
 	},
 	"internal/periodic/push": func(t *rapid.T) ([]string, []any) {
 		return []string{total1, listA}, []any{rapid.IntRange(1, 3).Draw(t, "number"), "job", 60000}

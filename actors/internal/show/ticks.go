@@ -21,7 +21,7 @@ type PeriodicMetrics struct {
 const maxPeriodic = 50
 
 // tickEnds are what can become of a tick.
-var tickEnds = []string{"pushed", "missed", "disabled", "repeated", "stopped"}
+var tickEnds = []string{"pushed", "missed", "disabled", "repeated", "stopped", "overlapped"}
 
 // Ticks counts what the events tell of the ticks of periodic jobs. All methods are safe for
 // concurrent use.

@@ -25,7 +25,7 @@ func TestTicksAreCounted(t *testing.T) {
 	n.Note(event.PeriodicStuck{Name: "p0"})
 	all, late := n.of()
 	harness.Equal(t, "how many are named", len(all), maxPeriodic)
-	harness.Equal(t, "p0", fmt.Sprint(all[0]), "{p0 map[disabled:0 missed:1 pushed:1 repeated:0 stopped:0] 7}")
-	harness.Equal(t, "others", fmt.Sprint(all[maxPeriodic-1]), "{ map[disabled:1 missed:0 pushed:1 repeated:0 stopped:0] 0}")
+	harness.Equal(t, "p0", fmt.Sprint(all[0]), "{p0 map[disabled:0 missed:1 overlapped:0 pushed:1 repeated:0 stopped:0] 7}")
+	harness.Equal(t, "others", fmt.Sprint(all[maxPeriodic-1]), "{ map[disabled:1 missed:0 overlapped:0 pushed:1 repeated:0 stopped:0] 0}")
 	harness.Equal(t, "sum of the late ones", late.Sum, 3*time.Second)
 }

@@ -140,7 +140,7 @@ func showPeriodic(_ context.Context, s *cli.Session, p fleet.Periodic) (err erro
 		last = strings.TrimSpace(words.At(t.At) + " " + t.What + " " + t.JID)
 	}
 	for _, f := range [][2]string{
-		{"why", p.Why}, {"description", p.Description}, {"class", p.Class}, {"queue", p.Queue}, {"args", string(p.Args)}, {"missed", string(p.Missed)},
+		{"why", p.Why}, {"description", p.Description}, {"class", p.Class}, {"queue", p.Queue}, {"args", string(p.Args)}, {"missed", string(p.Missed)}, {"overlap", string(p.Overlap)},
 		{"tag", p.Tag}, {"namespace", p.Namespace}, {"next", strings.Join(ticks, ", ")}, {"last tick", last},
 	} {
 		if f[1] != "" {
@@ -155,7 +155,7 @@ func showPeriodic(_ context.Context, s *cli.Session, p fleet.Periodic) (err erro
 
 func addCommand(files cli.Files) *cobra.Command {
 	var p troupe.Periodic
-	var missed string
+	var missed, overlap string
 	return spec{
 		use: "add NAME CLASS [ARG...]", short: "Add a periodic job, or change it", args: cli.Args(2, -1), change: "adding a periodic job",
 		long: `Add makes a periodic job, or changes the one of this name; one that is disabled stays so. Each ARG is
@@ -168,6 +168,7 @@ configuration has is changed there.`,
 			f.StringVar(&p.Queue, "queue", "", "queue to push to (default)")
 			f.StringVar(&p.Description, "description", "", "for people")
 			f.StringVar(&missed, "missed", "", "what becomes of missed ticks: skip, last or all (skip)")
+			f.StringVar(&overlap, "overlap", "", "skip: push nothing while the job of an earlier tick waits or runs")
 			f.BoolVar(&p.Once, "once", false, "in the hour that a clock repeats push once, and right after the one it leaves out")
 			namespace(&p.Namespace)(f)
 		},
@@ -178,6 +179,7 @@ configuration has is changed there.`,
 				return &cli.ExitError{Code: cli.Fault, Err: err}
 			}
 			p.Name, p.Class, p.Args, p.Missed = args[0], args[1], list, troupe.Missed(missed)
+			p.Overlap = troupe.Overlap(overlap)
 			if err := periodic.Check(p, nil); err != nil {
 				return cli.Exitf(cli.Fault, "periodic job %q: %w", p.Name, err)
 			}

@@ -92,6 +92,47 @@ func TestPeriodicJobsOfAFile(t *testing.T) {
 	}
 }
 
+// overlapConfig has a job that takes longer than the time between two ticks. %s is a file.
+const overlapConfig = `
+log: json
+log_level: debug
+tag: shop
+concurrency: 5
+handlers:
+  Slow: {exec: [/bin/sh, -c, 'echo begin >>%[1]s; sleep 2.5; echo end >>%[1]s']}
+periodic:
+  slow: {cron: "* * * * * * UTC", class: Slow, overlap: skip}
+`
+
+// Ticks that come while the job of an earlier one is there push nothing, and say so: in the log, and by troupe periodic.
+func TestTicksOfAFileThatOverlap(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	out := filepath.Join(t.TempDir(), "jobs")
+	p := daemon(t, url, fmt.Sprintf(overlapConfig, out))
+	ran := func() string {
+		text, _ := os.ReadFile(out)
+		return strings.ReplaceAll(string(text), "\n", " ")
+	}
+	testkit.Await(t, "three jobs have begun", func() bool { return strings.Count(ran(), "begin") >= 3 })
+	p.AwaitLog("tick of a periodic job: overlapped")
+	var shown string
+	testkit.Await(t, "the command says why", func() bool {
+		show := procs.Troupe(t, nil, "periodic", "show", "slow", "--redis", url)
+		harness.Equal(t, "troupe periodic show", show.Exit(soon), 0)
+		shown = show.Stdout()
+		return strings.Contains(shown, "waited or ran still at its tick of") // else its last tick has pushed
+	})
+	if !strings.Contains(shown, "overlap") || !strings.Contains(shown, "overlapped") {
+		t.Errorf("troupe periodic show: %s", shown)
+	}
+	p.Stop(soon)
+	if text := ran(); strings.Contains(text, "begin begin") {
+		t.Errorf("two ran at once: %s", text)
+	}
+	clean(t, rdb)
+}
+
 // A file with entries that mean nothing starts nothing and writes nothing: each fault names line, entry, field and
 // value.
 func TestAFileWithBadPeriodicJobs(t *testing.T) {
