@@ -14,8 +14,9 @@ type confirm struct {
 	Button   string `json:"button"`
 	Action   string `json:"action"` // where the form goes
 	Back     string `json:"back"`
-	Count    int64  `json:"count"` // how many it is about; above 100 it has to be typed
-	Again    bool   `json:"-"`     // it was not typed, or typed wrongly
+	Count    int64  `json:"count"`            // how many it is about; above 100 it has to be typed
+	Reason   bool   `json:"reason,omitempty"` // one has to be given
+	Again    bool   `json:"-"`                // it was not typed, or typed wrongly
 
 	do func() (*page, error)
 }
@@ -43,8 +44,13 @@ func asked(action func(*request) (*confirm, error)) func(*request) (*page, error
 		if err != nil {
 			return nil, err
 		}
-		if c.Again = r.Method == http.MethodPost; c.Again && r.confirmed(c.Count) {
+		c.Again = r.Method == http.MethodPost
+		given := !c.Reason || strings.TrimSpace(r.form("reason")) != ""
+		if c.Again && given && r.confirmed(c.Count) {
 			return c.do()
+		}
+		if c.Again && !given && r.wantsJSON() {
+			return nil, wrong("Send the reason, for the audit.", "%s: that was not confirmed, since no reason is given.", c.Button)
 		}
 		if c.Again && r.wantsJSON() {
 			return nil, wrong("Send count and typed, both with the number there is now.", "%s: that was not confirmed. There are %s, got the count %q and %q typed.", c.Button, words.Count(c.Count), r.form("count"), r.form("typed"))

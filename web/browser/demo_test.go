@@ -65,11 +65,15 @@ func openShop(t testing.TB, before time.Duration) *shop {
 		return len(s.entries(keys.Retry, "Search::Reindex"))+len(s.entries(keys.Dead, "Search::Suggest")) == 2
 	})
 	s.job = s.entries(keys.Retry, "Stripe::CardError")[0]
+	s.rdb.Set(t.Context(), shopLock, s.job, 24*time.Hour)
 	s.periodic()
 	s.act()
 	testkit.Await(t, "the dashboard has looked at the queues", func() bool { return strings.Contains(s.look("/"), "The queue imports is paused") })
 	return s
 }
+
+// shopLock is the lock of a unique job that is to be retried.
+const shopLock = keys.LockPrefix + "8d3fd1a3f3c1e7b1f1c7f2f3b0a99c5e"
 
 // entries are the ids of the jobs of a set that contain a text.
 func (s *site) entries(set, part string) (jids []string) {

@@ -45,6 +45,8 @@ func (s *shop) pages() []shown {
 		{name: "periodic", route: "/periodic", path: "/periodic"},
 		{name: "periodic-job", route: "/periodic/*", path: "/periodic/reports.monthly?namespace=default"},
 		{name: "periodic-delete", route: "/periodic/*/delete", path: "/periodic/reports.monthly/delete?namespace=default", plain: true},
+		{name: "locks", route: "/locks", path: "/locks"},
+		{name: "locks-free", route: "/locks/free", path: "/locks/free?lock=" + shopLock + "&holder=" + s.job, plain: true},
 		{name: "search", route: "/search", path: "/search?q=webhooks"},
 		{name: "tasks", route: "/tasks", path: "/tasks"},
 		{name: "task", route: "/tasks/*", path: s.task},
