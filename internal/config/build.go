@@ -77,6 +77,7 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 		}
 		options.Recovery = h.Recovery
 		options.Take, options.RestQueue = h.Take, h.RestQueue
+		options.ExpireAfter, options.DropExpired = h.ExpireAfter, h.DropExpired
 		troupe.HandleClass(&registry, h.Class, run, options)
 	}
 	return &registry, nil

@@ -104,6 +104,9 @@ type handlerEntry struct {
 	// Take is the share of its jobs that are run, and RestQueue where the others go.
 	Take      troupe.Share
 	RestQueue string
+	// ExpireAfter is how long after its push a run of a job may start, and DropExpired has late jobs be dropped.
+	ExpireAfter time.Duration
+	DropExpired bool
 
 	line int
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/troupehq/troupe/internal/handlerconf"
 )
@@ -31,6 +32,10 @@ var handlerSettings = readers[handlerEntry]{
 	},
 	"take":       func(p *parse, h *handlerEntry, n *node, field string) { h.Take = p.share(n, field) },
 	"rest_queue": func(p *parse, h *handlerEntry, n *node, field string) { h.RestQueue = p.otherQueue(n, field) },
+	"expire_after": func(p *parse, h *handlerEntry, n *node, field string) {
+		h.ExpireAfter = p.duration(n, field, time.Second)
+	},
+	"drop_expired": func(p *parse, h *handlerEntry, n *node, field string) { h.DropExpired = p.bool(n, field) },
 }
 
 // handlers reads the map from class to handler.

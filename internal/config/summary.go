@@ -184,6 +184,12 @@ func (h handlerEntry) text() string {
 	if h.Timeout > 0 {
 		fmt.Fprintf(&b, ", timeout %s", h.Timeout)
 	}
+	if h.ExpireAfter > 0 {
+		fmt.Fprintf(&b, ", expires after %s", h.ExpireAfter)
+	}
+	if h.DropExpired {
+		b.WriteString(", late jobs are dropped")
+	}
 	b.WriteString(recoveryText(h.Recovery))
 	if _, set := h.Take.Percent(); set {
 		b.WriteString(", takes " + h.takeText() + " of its jobs")
