@@ -175,3 +175,22 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// A job with an argument of 1 KB, sealed and opened; and one that is not sealed, looked at.
+func BenchmarkCrypt(b *testing.B) {
+	c := newCrypt(b, testKeys(0, 1))
+	raw := []byte(`{"class":"A","args":[1,"` + strings.Repeat("x", 1024) + `"]}`)
+	for name, seal := range map[string]bool{"sealed": true, "in clear": false} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p, _ := troupe.ParsePayload(raw)
+				if seal {
+					MarkSealed(p)
+					_ = c.Seal(p)
+				}
+				_ = c.Open(p)
+			}
+		})
+	}
+}
