@@ -144,8 +144,8 @@ func (c *Config) checkPeriodic() (errs []error) {
 		if err == nil && len(c.Encryption.Keys) == 0 && periodic.Seals(p) {
 			err = errors.New("its class has Encrypt, expected keys in Encryption")
 		}
-		if err == nil && redisconn.OnCluster(c.Redis) {
-			err = periodic.CheckCluster(p)
+		if err == nil {
+			err = periodic.CheckCluster(p, redisconn.OnCluster(c.Redis))
 		}
 		if id := [2]string{p.Namespace, p.Name}; err == nil && seen[id] {
 			err = errors.New("its name is there twice, expected one of each")

@@ -40,9 +40,9 @@ func Check(p troupe.Periodic, zone *time.Location) error {
 	return err
 }
 
-// CheckCluster says what is wrong with p on a Redis Cluster.
-func CheckCluster(p troupe.Periodic) error {
-	if p.Overlap == "" {
+// CheckCluster says what is wrong with p if Redis is a Cluster.
+func CheckCluster(p troupe.Periodic, cluster bool) error {
+	if p.Overlap == "" || !cluster {
 		return nil
 	}
 	return wrong("Overlap", strconv.Quote(string(p.Overlap)), "nothing on a Redis Cluster: the tick has its mark in the slot of the entry, and the job and its lock are in that of the queue")

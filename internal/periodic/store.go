@@ -173,10 +173,7 @@ func (s *Store) save(ctx context.Context, tag string, list []troupe.Periodic) er
 			spec.Namespace = space
 		}
 		d, err := newDraft(spec, tag, s.zone())
-		if err == nil && cluster {
-			err = CheckCluster(spec)
-		}
-		if err != nil {
+		if err = cmp.Or(err, CheckCluster(spec, cluster)); err != nil {
 			return fmt.Errorf("periodic job %q: %w", spec.Name, err)
 		}
 		if err := d.seal(s.Crypt); err != nil {
