@@ -147,9 +147,8 @@ func scope(p *troupe.Payload, version string) []byte {
 
 // sealedIn tells where in an array of arguments the text of the last one is, without its quotes, if it is sealed.
 func sealedIn(args []byte) (begin, end int, ok bool) {
-	const space = " \t\r\n"
-	rest, array := bytes.CutSuffix(bytes.TrimRight(args, space), []byte("]"))
-	rest, text := bytes.CutSuffix(bytes.TrimRight(rest, space), []byte(`"`))
+	rest, array := cutLast(args, ']') // without a call that is dear: each job comes here
+	rest, text := cutLast(rest, '"')
 	if !array || !text {
 		return 0, 0, false
 	}
@@ -158,6 +157,18 @@ func sealedIn(args []byte) (begin, end int, ok bool) {
 		return 0, 0, false
 	}
 	return begin, len(rest), true
+}
+
+// cutLast cuts the last byte off JSON, behind which may be space, if it is this one.
+func cutLast(raw []byte, last byte) ([]byte, bool) {
+	n := len(raw)
+	for n > 0 && raw[n-1] <= ' ' {
+		n--
+	}
+	if n == 0 || raw[n-1] != last {
+		return nil, false
+	}
+	return raw[:n-1], true
 }
 
 // lastOf is the last element of an array; nil if it has none.

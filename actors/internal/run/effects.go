@@ -38,7 +38,7 @@ func (r *Run) chained() error {
 	if err != nil {
 		return troupe.Kill(err)
 	}
-	r.behind = behind
+	r.own.behind = behind
 	return nil
 }
 
@@ -46,17 +46,17 @@ func (r *Run) chained() error {
 func (r *Run) locked() {
 	lock := job.LockOf(r.payload, r.env.Cluster)
 	if lock != nil && lock.Until != troupe.UntilPeriod && r.env.Reaches(r.w.Unit.Queue, lock.Key) == nil {
-		r.lock = lock
+		r.own.lock = lock
 	}
 }
 
 // unlockAtStart frees the lock of a job that holds it until its first run starts. False if the job is not ours any more.
 func (r *Run) unlockAtStart() bool {
-	lock := r.lock
+	lock := r.own.lock
 	if lock == nil || lock.Until != troupe.UntilStart {
 		return true
 	}
-	r.lock = nil
+	r.own.lock = nil
 	move := work.NewMove(r.w, fetch.Move{To: fetch.ToStay, Stay: &fetch.Stay{}, Effects: &fetch.Effects{Lock: lock}})
 	r.env.Settler.Submit(move)
 	r.awaitDone(move)
@@ -65,21 +65,25 @@ func (r *Run) unlockAtStart() bool {
 
 // Lock is the lock that the job holds while it runs; nil if it holds none. Safe for concurrent use.
 func (r *Run) Lock() *job.Lock {
-	if r.over.Load() {
+	if !r.began.Load() || r.own == nil || r.over.Load() {
 		return nil
 	}
-	return r.renewed.Load()
+	return r.own.renewed.Load()
 }
 
 // effects are those of the end of the run: its pushes if it is done, and what becomes of its lock, which lives until
 // for so long after that time if the job goes on, or is freed. nil for nothing.
 func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effects {
-	if len(pushes) == 0 && r.lock == nil {
+	var lock *job.Lock
+	if r.own != nil {
+		lock = r.own.lock
+	}
+	if len(pushes) == 0 && lock == nil {
 		return nil
 	}
-	e := &fetch.Effects{Push: pushes, Lock: r.lock}
-	if r.lock != nil && goesOn {
-		e.Keep = r.lock.For + max(0, due.Sub(r.ended))
+	e := &fetch.Effects{Push: pushes, Lock: lock}
+	if lock != nil && goesOn {
+		e.Keep = lock.For + max(0, due.Sub(r.ended))
 	}
 	return e
 }
@@ -93,15 +97,15 @@ func (r *Run) ownStart() bool {
 		r.payload = nil
 		return false
 	}
-	r.renewed.Store(r.lock)
+	r.own.renewed.Store(r.own.lock)
 	return true
 }
 
 // pushes are what the job pushes as it is acked.
 func (r *Run) pushes() []job.Push {
 	pushes := r.job.kept.Load().End(true)
-	if len(r.behind) > 0 {
-		pushes = append(pushes, job.Next(r.behind, r.jid, r.ended, r.env.Timestamps))
+	if r.own != nil && len(r.own.behind) > 0 {
+		pushes = append(pushes, job.Next(r.own.behind, r.jid, r.ended, r.env.Timestamps))
 	}
 	return pushes
 }

@@ -46,10 +46,14 @@ type Run struct {
 	over   atomic.Bool // the handler and its goroutines have ended
 	listed atomic.Bool // as unresponsive
 
-	iteration *iteration        // nil if the job is not iterable
-	behind    []*troupe.Payload // the jobs of a chain behind this one
-	lock      *job.Lock         // of a unique job that holds it until it is done; else nil
+	iteration *iteration // nil if the job is not iterable
+	own       *own       // nil if the job has no fields that only troupe writes
+}
 
+// own is of a job with fields that only troupe writes: few have any, and each job pays for the size of a Run.
+type own struct {
+	behind  []*troupe.Payload        // the jobs of a chain behind this one
+	lock    *job.Lock                // of a unique job that holds it until it is done; else nil
 	renewed atomic.Pointer[job.Lock] // that lock while the job runs, for the beat
 }
 
@@ -209,6 +213,9 @@ func (r *Run) perform() {
 		r.handler, ok = r.env.Classes[troupe.AnyClass]
 	}
 	r.job.r = r
+	if job.HasOwn(r.w.Unit.Payload) {
+		r.own = new(own)
+	}
 	defer r.job.Cancel(nil)
 	r.began.Store(true)
 	if !r.env.Ledger.IsOpen(r.w) { // taken from us between fetch and start
@@ -220,8 +227,7 @@ func (r *Run) perform() {
 			r.env.Traffic.Waited(r.w.Unit.Queue, r.started.Sub(pushed))
 		}
 	}
-	own := job.HasOwn(r.w.Unit.Payload)
-	if own {
+	if r.own != nil {
 		r.locked()
 	}
 	if r.elsewhere() {
@@ -254,7 +260,7 @@ func (r *Run) perform() {
 		}
 		return
 	}
-	if own && !r.ownStart() {
+	if r.own != nil && !r.ownStart() {
 		return
 	}
 	if r.err = r.env.Crypt.Open(p); r.err != nil { // what is stored of the job is made from its bytes

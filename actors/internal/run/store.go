@@ -23,8 +23,8 @@ func (r *Run) move(dec retry.Decision) fetch.Move {
 // settle writes the decision; false when it did not come into Redis by our hand.
 func (r *Run) settle(dec retry.Decision) bool {
 	if dec.Outcome == retry.Drop {
-		if r.lock != nil {
-			return r.await(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: r.effects(nil, false, r.ended)})
+		if effects := r.effects(nil, false, r.ended); effects != nil {
+			return r.await(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: effects})
 		}
 		r.env.Settler.Ack(r.w)
 		r.handed = true

@@ -108,8 +108,9 @@ func (r *Run) giveUp(cause error) func() {
 	}
 	end := &Run{facts: r.facts, ended: now, payload: p, err: cause, returned: true}
 	if p != nil && job.HasOwn(r.w.Unit.Payload) {
-		if end.locked(); end.lock != nil && end.lock.Until == troupe.UntilStart {
-			end.lock = nil // freed before the run
+		end.own = new(own)
+		if end.locked(); end.own.lock != nil && end.own.lock.Until == troupe.UntilStart {
+			end.own.lock = nil // freed before the run
 		}
 	}
 	end.freed.Store(true)
