@@ -98,11 +98,11 @@ func (p *index) readPage(ctx context.Context, l *list, read, n int) ([]string, e
 		p.page = max(1, most/2)
 		return nil, err
 	}
-	job, aside := p.tooLarge(ctx, l, -read-1)
+	job, failed := p.tooLarge(ctx, l, -read-1)
 	if job != "" {
 		return []string{job}, nil
 	}
-	return nil, errors.Join(err, aside)
+	return nil, errors.Join(err, failed)
 }
 
 // tooLarge takes a job that cannot be read out of a list, or returns it if it is in hand.

@@ -66,7 +66,7 @@ func (p *place) resynced(gen, at int, r Reply) {
 		p.number = max(p.number, p.call)
 	}
 	unread := p.compare // what an earlier resync wanted read is still to be read
-	if p.compare = nil; w.rules.OwedIsKept {
+	if p.compare = nil; w.rules.CompareIsKept {
 		unread = nil
 	}
 	names := maps.Clone(r.Lists)

@@ -31,7 +31,7 @@ var firstSeen = map[string]int{
 	"NamedWhileOpen":       14,
 	"LeaseMadeAgain":       9,
 	"LateAnswerIsNone":     17047,
-	"OwedIsKept":           258,
+	"CompareIsKept":        258,
 	"NeverAckUnknown":      872,
 	"WriteBack":            187,
 	"NewGenerationEach":    46411,

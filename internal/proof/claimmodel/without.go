@@ -41,7 +41,7 @@ type Without struct {
 	CertainFirst         bool // of equal bytes in a list, the ones that were to be moved are found first
 	LateAnswerIsNone     bool // the reply to a resync ends a doubt that came up after the resync was sent
 	DoneIsOdd            bool // a call whose number is there already has lists of the length in hand not read
-	OwedIsKept           bool // a resync forgets which lists the one before it wanted read
+	CompareIsKept        bool // a resync forgets which lists the one before it wanted read
 	NeverAckUnknown      bool // what is there and was in hand once is acked by resync
 	WriteBack            bool // what is in hand and not there is not written back
 	NewGenerationEach    bool // a repeated resync asks for the same generation

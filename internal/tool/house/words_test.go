@@ -21,8 +21,6 @@ var exceptions = []struct{ under, name, why string }{
 	{name: "max_deaf", why: "the key of that field in a configuration file"},
 	{name: "deaf", why: "the same in JSON, and the name of a case"},
 	{name: "deaf,", why: "the same"},
-	{name: "aside", why: "the same"},
-	{name: "OwedIsKept", why: "of package claimmodel, not yet renamed"},
 	{name: "SetLinger", why: "the standard library's"},
 }
 
