@@ -21,7 +21,7 @@ func (files) Read(file string) (cli.Settings, error) {
 		return cli.Settings{}, err
 	}
 	most, age := s.DeadSet()
-	return cli.Settings{Redis: s.RedisURL, Shards: len(s.Trees), DeadMax: most, DeadAge: age, Keys: s.Keys}, nil
+	return cli.Settings{Redis: s.RedisURL, Shards: len(s.Trees), DeadMax: most, DeadAge: age, Keys: s.Keys, Unique: s.Unique()}, nil
 }
 
 // Queues reads the values of a flag by the rules of a file.

@@ -86,7 +86,7 @@ with a dash.`,
 	f.BoolVar(&p.encrypt, "encrypt", false, "seal the last argument with the newest key of the configuration file")
 	f.Var(cli.Number(&p.count, 1, math.MaxInt32), "count", "push so many of it")
 	f.StringVar(&list, "args", "", "all arguments as one `JSON` array, instead of ARG")
-	f.VarP(wordFlag{&p.file, "FILE"}, "config", "C", "configuration file of the daemons: it names the Redis")
+	f.VarP(wordFlag{&p.file, "FILE"}, "config", "C", "configuration file of the daemons: it names the Redis, and the classes whose jobs are unique")
 	f.Var(wordFlag{&p.redis, "URL"}, "redis", "Redis to use (REDIS_PROVIDER, REDIS_URL, redis://localhost:6379/0)")
 	cmd.MarkFlagsMutuallyExclusive("in", "at")
 	return cmd
@@ -145,16 +145,23 @@ func (p *push) options() ([]client.Option, error) {
 	return opts, nil
 }
 
-// client is the one that pushes through rdb.
-func (p *push) client(rdb redis.UniversalClient) (*client.Client, error) {
-	if !p.encrypt {
-		return client.New(rdb), nil
-	}
+// client is the one that pushes through rdb, and what the file says of the class.
+func (p *push) client(rdb redis.UniversalClient) (*client.Client, []client.Option, error) {
 	if p.file == "" {
-		return nil, errors.New("--encrypt is given, expected -C FILE beside it: the file says where the keys are")
+		if p.encrypt {
+			return nil, nil, errors.New("--encrypt is given, expected -C FILE beside it: the file says where the keys are")
+		}
+		return client.New(rdb), nil, nil
 	}
 	said, err := files{}.Read(p.file)
-	return client.New(rdb, client.WithEncryption(said.Keys)), err
+	var opts []client.Option
+	if u, ok := said.Unique[p.class]; ok {
+		opts = append(opts, client.Unique(u))
+	}
+	if !p.encrypt {
+		return client.New(rdb), opts, err
+	}
+	return client.New(rdb, client.WithEncryption(said.Keys)), opts, err
 }
 
 func (p *push) run(ctx context.Context, out io.Writer) error {
@@ -167,10 +174,11 @@ func (p *push) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = rdb.Close() }()
-	c, err := p.client(rdb)
+	c, own, err := p.client(rdb)
 	if err != nil {
 		return err
 	}
+	opts = append(opts, own...)
 	if err := p.push(ctx, c, opts, out); err != nil {
 		return fmt.Errorf("%w (redis %s)", err, redisconn.Mask(p.url))
 	}

@@ -107,6 +107,8 @@ type handlerEntry struct {
 	// ExpireAfter is how long after its push a run of a job may start, and DropExpired has late jobs be dropped.
 	ExpireAfter time.Duration
 	DropExpired bool
+	// Unique says which of its jobs are the same, for who pushes with the file; nil: they are not unique.
+	Unique *troupe.Unique
 
 	line int
 }

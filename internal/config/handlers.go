@@ -35,6 +35,7 @@ var handlerSettings = readers[handlerEntry]{
 	"expire_after": func(p *parse, h *handlerEntry, n *node, field string) {
 		h.ExpireAfter = p.duration(n, field, time.Second)
 	},
+	"unique":       func(p *parse, h *handlerEntry, n *node, field string) { h.Unique = p.unique(n, field) },
 	"drop_expired": func(p *parse, h *handlerEntry, n *node, field string) { h.DropExpired = p.bool(n, field) },
 }
 

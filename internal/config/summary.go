@@ -190,6 +190,9 @@ func (h handlerEntry) text() string {
 	if h.DropExpired {
 		b.WriteString(", late jobs are dropped")
 	}
+	if h.Unique != nil {
+		b.WriteString(uniqueText(h.Unique))
+	}
 	b.WriteString(recoveryText(h.Recovery))
 	if _, set := h.Take.Percent(); set {
 		b.WriteString(", takes " + h.takeText() + " of its jobs")

@@ -83,6 +83,7 @@ type Settings struct {
 	DeadMax int    // what the dead set keeps, and for how long
 	DeadAge time.Duration
 	Keys    troupe.Encryption
+	Unique  map[string]troupe.Unique // by class of a handler whose jobs are unique
 }
 
 // Flags are those that all commands have.
