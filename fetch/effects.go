@@ -17,7 +17,8 @@ type Effects struct {
 	// Hash is written as well; its refusal is that of the move. nil: none.
 	Hash *Hash
 	// Lock is the lock of the unit's own job, nil if it is not unique. If the job holds it, it is freed once the move is
-	// carried out; with Keep it lives so long from now on instead, and is taken again if nobody holds it.
+	// carried out; with Keep it lives so long from now on instead, and is taken again if nobody holds it. One of
+	// sidekiq-unique-jobs stays as it is with Keep.
 	Lock *job.Lock
 	Keep time.Duration
 
@@ -120,7 +121,16 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			number++
 			args[open] = number
 		}
-		if l := m.Effects.Lock; l != nil {
+		if l := m.Effects.Lock; l != nil && l.Gem {
+			if m.Effects.Keep == 0 {
+				args = append(args, "gem", 5)
+				for _, key := range keys.GemLock(l.Key) {
+					args = append(args, key)
+				}
+				args = append(args, l.JID)
+				effects, number = effects+1, pushMax+1
+			}
+		} else if l != nil {
 			args = append(args, "lock", 3, numberOf(names, l.Key)+1, l.JID, m.Effects.Keep.Milliseconds())
 			effects, number = effects+1, pushMax+1
 		}

@@ -147,7 +147,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.add(effects)
 			for range effects {
 				texts := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "pushes")
-				kind := rapid.IntRange(0, 5).Draw(t, "kind")
+				kind := rapid.IntRange(0, 6).Draw(t, "kind")
 				if cluster && (kind == 1 || kind == 4) { // the schedule set is elsewhere
 					kind--
 				}
@@ -164,6 +164,8 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					c.add("unique", 8, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), 60000, "", "", conflicts(), "2.5", texts[0])
 				case 5:
 					c.add("lock", 3, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), rapid.SampledFrom([]int{0, 60000}).Draw(t, "ms"))
+				case 6:
+					c.add("gem", 5, "uniquejobs:1:LOCKED", "uniquejobs:1", "uniquejobs:1:QUEUED", "uniquejobs:digests", rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"))
 				case 0:
 					c.add("push", 2+len(texts), c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue")), rapid.SampledFrom([]string{"", "a"}).Draw(t, "known"))
 					c.add(anys(texts)...)

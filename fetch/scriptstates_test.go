@@ -17,6 +17,7 @@ func fill(t *rapid.T) (writes [][]any) {
 	all := []string{
 		queueA, queueB, indexA, keys.Paused, keys.Retry, keys.Schedule, keys.Dead, keys.Queues, unread, keys.Rescue,
 		common.Lease, common.Expiries, common.Owners, keys.Recovered, keys.RecoveredLog, keys.ClusterUnreadable("a"),
+		"troupe:lock:1", keys.Conflicts, "uniquejobs:1:LOCKED",
 	}
 	for _, field := range append(fields, "3.1") {
 		all = append(all, listOf(field))
@@ -43,6 +44,16 @@ func fill(t *rapid.T) (writes [][]any) {
 			if rapid.IntRange(0, 4).Draw(t, "tombstone") == 0 {
 				do("PEXPIRE", key, 60000)
 			}
+		case "troupe:lock:1":
+			do("SET", key, rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "holder"), "PX", 60000)
+		case keys.Conflicts:
+			do("HSET", key, "troupe:lock:2", "j1")
+		case "uniquejobs:1:LOCKED":
+			for _, jid := range rapid.SliceOfNDistinct(jobGen, 1, 2, rapid.ID).Draw(t, "holders") {
+				do("HSET", key, jid, "1.5")
+			}
+			do("SET", "uniquejobs:1", "j1")
+			do("ZADD", "uniquejobs:digests", "1", "uniquejobs:1")
 		case unread:
 			do("HSET", key, "1 "+digestOf("x"), rapid.IntRange(1, 2).Draw(t, "tries"))
 		case common.Lease:

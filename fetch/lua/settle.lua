@@ -26,6 +26,9 @@
 --                  for none; score; text. The job enters unless another one holds the lock
 --            lock  number of the key of the lock of the job that is moved; its jid; ms. If it holds the lock, that is
 --                  freed behind the move; with ms it lives so long from now on, and is taken if nobody holds it
+--            gem   four keys of a lock of sidekiq-unique-jobs (its hash of holders, its digest, the list of who waits
+--                  for it, the set of all digests), jid. That gem's lock is freed behind the move if the job holds it.
+--                  They are no KEYS: a user who may not touch them can settle all the same
 --            hash  number of the key of a hash; its milliseconds to live; names and values of fields
 --          They come first. If one is refused, no push stays and the group is refused.
 --
@@ -47,7 +50,7 @@ end
 local out, entered, locked = {}, {}, {}
 local function enter(at, back)
   local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
-  if kind == 'lock' then
+  if kind == 'lock' or kind == 'gem' then
     return
   elseif kind == 'unique' then
     local queue = tonumber(ARGV[at + 5])
@@ -113,6 +116,19 @@ local function unlock(at)
   end
 end
 
+-- release frees a lock of sidekiq-unique-jobs, as that gem does.
+local function release(at)
+  local locked, digest, waiting, digests = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
+  if pcall('HDEL', locked, ARGV[at + 6]) ~= 1 then return end
+  if pcall('HLEN', locked) == 0 then
+    pcall('UNLINK', locked)
+    pcall('UNLINK', digest)
+    pcall('ZREM', digests, digest)
+  end
+  pcall('LPUSH', waiting, '1')
+  pcall('PEXPIRE', waiting, '5000')
+end
+
 local at, group = 3, 0
 while at <= #ARGV do
   group = group + 1
@@ -154,6 +170,7 @@ while at <= #ARGV do
   end
   for _, effect in ipairs(err and {} or effects) do
     if ARGV[effect] == 'lock' then unlock(effect) end
+    if ARGV[effect] == 'gem' then release(effect) end
   end
 end
 confirm()

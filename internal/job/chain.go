@@ -92,7 +92,7 @@ func Next(behind []*troupe.Payload, parent string, now time.Time, form troupe.Ti
 	return Push{Queue: next.Queue(), Payload: next.Bytes()}
 }
 
-// HasOwn tells by a look at its bytes whether a job may have fields that only troupe writes.
+// HasOwn tells by a look at its bytes whether a job may have fields that only troupe writes, or a lock of sidekiq-unique-jobs.
 func HasOwn(raw []byte) bool {
 	for { // of the three bytes "t_ the last is the rarest in a job
 		i := bytes.IndexByte(raw, '_')
@@ -102,7 +102,9 @@ func HasOwn(raw []byte) bool {
 		if i >= 2 && raw[i-1] == 't' && raw[i-2] == '"' {
 			return true
 		}
-		raw = raw[i+1:]
+		if raw = raw[i+1:]; len(raw) > 0 && raw[0] == 'd' && bytes.HasPrefix(raw, []byte(gemField[len("lock_"):])) {
+			return true
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ type Lock struct {
 	For   time.Duration
 	Until troupe.UniqueUntil
 	Old   bool // the job was pushed before: it may hold the lock
+	Gem   bool // it is one of sidekiq-unique-jobs, and Key its digest
 }
 
 // EndsWithJob tells whether the end of its job frees the lock: without a job it is an orphan.
@@ -104,6 +105,27 @@ func LockOf(p *troupe.Payload, cluster bool) *Lock {
 		return nil
 	}
 	return t.lock(p, cluster)
+}
+
+// gemField is the field with the digest of a lock that the gem sidekiq-unique-jobs has taken.
+const gemField = "lock_digest"
+
+// GemLockOf is the lock of sidekiq-unique-jobs that a job of Ruby's may hold until it is done, or until it starts; nil if it
+// has none, or one that its end does not free.
+func GemLockOf(p *troupe.Payload) *Lock {
+	digest, ok := p.String(gemField)
+	if !ok || digest == "" {
+		return nil
+	}
+	l := &Lock{Key: digest, JID: p.JID(), Gem: true}
+	switch kind, _ := p.String("lock"); kind {
+	case "until_executed":
+	case "until_executing", "until_and_while_executing":
+		l.Until = troupe.UntilStart
+	default:
+		return nil
+	}
+	return l
 }
 
 func (t *lockText) lock(p *troupe.Payload, cluster bool) *Lock {

@@ -17,3 +17,9 @@ const Conflicts = "troupe:conflicts"
 
 // MaxConflicts is how many locks the hash has at most; those beyond it are not noted.
 const MaxConflicts = 10_000
+
+// GemLock are the keys of a lock of the gem sidekiq-unique-jobs, version 7 and 8: the hash of its holders, its digest, the list
+// of those who wait for it, and the set of all digests.
+func GemLock(digest string) []string {
+	return []string{digest + ":LOCKED", digest, digest + ":QUEUED", "uniquejobs:digests"}
+}

@@ -45,6 +45,9 @@ func (r *Run) chained() error {
 // locked reads the lock of a unique job.
 func (r *Run) locked() {
 	lock := job.LockOf(r.payload, r.env.Cluster)
+	if lock == nil && !r.env.Cluster { // that gem knows no Cluster
+		lock = job.GemLockOf(r.payload)
+	}
 	if lock != nil && lock.Until != troupe.UntilPeriod && r.env.Reaches(r.w.Unit.Queue, lock.Key) == nil {
 		r.own.lock = lock
 	}
@@ -97,7 +100,9 @@ func (r *Run) ownStart() bool {
 		r.payload = nil
 		return false
 	}
-	r.own.renewed.Store(r.own.lock)
+	if lock := r.own.lock; lock != nil && !lock.Gem { // which has no end
+		r.own.renewed.Store(lock)
+	}
 	return true
 }
 
