@@ -35,7 +35,7 @@ const debounceMemory = 10 * time.Minute
 //
 // It stands in the place of At and In. It is for a single push at once: not for bulks and chains, for unique jobs, and for
 // Within. A client WithBuffer does not buffer it: while Redis is away the push fails.
-func Debounce(key string, wait, max time.Duration) Option { //nolint:revive,predeclared // the longest wait
+func Debounce(key string, wait, max time.Duration) Option { //nolint:predeclared // the longest wait
 	return func(o *options) {
 		switch {
 		case key == "":

@@ -18,8 +18,6 @@ type Effects struct {
 // Push is a job that enters, if nobody else holds its lock.
 type Push struct{ Job, Key, Lock string }
 
-func (e Effects) any() bool { return len(e.Push) > 0 || e.Cursor != "" || e.Lock != "" }
-
 // enter writes what enters with the move of a job. If one is refused, those before it are taken back.
 func (e Effects) enter(c *call, rules *Without) error {
 	var entered, locked []Push

@@ -15,8 +15,7 @@ import (
 func (s *site) pushUnique(class string, opts ...client.Option) (jid, holder string) {
 	s.t.Helper()
 	jid, err := s.client.PushClass(s.t.Context(), class, []any{1}, append(opts, client.Unique(troupe.Unique{For: time.Hour}))...)
-	var dup *client.DuplicateError
-	if errors.As(err, &dup) {
+	if dup, ok := errors.AsType[*client.DuplicateError](err); ok {
 		return "", dup.Holder
 	}
 	s.must(err)
