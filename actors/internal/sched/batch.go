@@ -142,6 +142,7 @@ func (b *batch) apply(ctx context.Context) (err error) {
 			tell()
 		}
 	}
+	b.freeLocks(ctx, b.groups[dropped])
 	counts := [...]*int{dying: &b.out.Dead, dropped: &b.out.Dropped, lists: &b.out.Moved}
 	for i, g := range b.groups {
 		*counts[min(i, lists)] += g.Moved
@@ -153,6 +154,24 @@ func (b *batch) apply(ctx context.Context) (err error) {
 		}
 	}
 	return err
+}
+
+// freeLocks frees the locks of unique jobs that were dropped. If somebody else has moved some of them, nobody knows which:
+// then the leader finds those whose jobs are gone.
+func (b *batch) freeLocks(ctx context.Context, g *moving.Group) {
+	if g.Moved < len(g.Members) {
+		return
+	}
+	for _, member := range g.Members {
+		raw := []byte(*member.(*string))
+		p, err := troupe.ParsePayload(raw)
+		if err != nil || !job.HasOwn(raw) {
+			continue
+		}
+		if lock := job.LockOf(p, redisconn.OnCluster(b.s.cfg.Redis)); lock != nil && lock.EndsWithJob() {
+			_, _ = job.FreeLock(ctx, b.s.cfg.Redis, lock.Key, lock.JID)
+		}
+	}
 }
 
 // move runs the script.
