@@ -1,9 +1,11 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -103,6 +105,7 @@ func (d *Daemon) renewLocks(ctx context.Context) {
 			}
 		}
 	}
+	slices.SortFunc(locks, func(a, b *job.Lock) int { return cmp.Compare(a.Key, b.Key) }) // that a simulation repeats
 	const part = heart + "/locks"
 	if err := job.RenewLocks(ctx, d.env.Redis, locks); err != nil {
 		d.env.Outage.Failed(part, err)

@@ -129,8 +129,8 @@ local function release(at)
   pcall('PEXPIRE', waiting, '5000')
 end
 
-local at, group = 3, 0
-while at <= #ARGV do
+local at, group, last = 3, 0, #ARGV -- now: a job that is absent leaves a hole, and Lua finds any end before one
+while at <= last do
   group = group + 1
   local list, field, length, to = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local n = tonumber(ARGV[at + 8])

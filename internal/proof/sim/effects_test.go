@@ -105,10 +105,15 @@ func (b *book) effects(o *owner, script string, before map[string][]string) {
 		if s.parent == nil {
 			continue
 		}
-		if old, now := before[s.name], b.where[s.name]; len(minus(old, now)) == 0 {
-			if n := len(minus(now, old)); n > 0 {
-				b.enters(o, script, s, n, before)
-			}
+		old, now := before[s.name], b.where[s.name]
+		n, parent := len(minus(now, old)), s.parent.name
+		switch {
+		case n == 0:
+		case len(minus(old, now)) == 0:
+			b.enters(o, script, s, n, before)
+		case script == "settle" && !b.w.fell.IsZero() && b.claims(o, before[parent]) > b.claims(o, b.where[parent]):
+			// a copy of it is settled as its parent, which Redis has had twice, pushes it again
+			s.copies, s.hits, s.at = s.copies+n, s.hits+n, b.commands
 		}
 	}
 	if script != "settle" && script != "take" {
