@@ -90,24 +90,22 @@ func TestEveryGoBlockCompiles(t *testing.T) {
 	}
 	vet := exec.CommandContext(t.Context(), "go", "vet", "./...")
 	vet.Dir = dir
-	vet.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"), "GOPROXY=off")
+	vet.Env = append(os.Environ(), "GOWORK=", "GOPROXY=off")
 	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("go vet of the Go blocks of the documentation: %v\n%s", err, out)
 	}
 }
 
-// module has the go.mod and go.sum of a module that uses this one as it is here.
+// module has the files of a module in a workspace with this one as it is here: what both compile is
+// compiled once, and not again as a dependency of another module.
 func module(t *testing.T) map[string][]byte {
 	t.Helper()
-	read := func(name string) []byte {
-		b := harness.Must(os.ReadFile(filepath.Join(root, name)))(t)
-		return b
-	}
 	top := harness.Must(filepath.Abs(root))(t)
-	const path = "github.com/troupehq/troupe"
-	mod := bytes.Replace(read("go.mod"), []byte("module "+path), []byte("module documentation"), 1)
-	mod = fmt.Appendf(mod, "\nrequire %s v0.0.0\n\nreplace %s => %s\n", path, path, top)
-	return map[string][]byte{"go.mod": mod, "go.sum": read("go.sum")}
+	version := regexp.MustCompile(`(?m)^go \S+$`).Find(harness.Must(os.ReadFile(filepath.Join(root, "go.mod")))(t))
+	return map[string][]byte{
+		"go.mod":  fmt.Appendf(nil, "module documentation\n\n%s\n", version),
+		"go.work": fmt.Appendf(nil, "%s\n\nuse (\n\t.\n\t%q\n)\n", version, top),
+	}
 }
 
 // The fields of a struct are named, in the documentation and in the examples, so
