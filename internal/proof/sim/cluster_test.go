@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -125,12 +126,21 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 	if len(old) == 0 && len(came) == 1 && stepOf(words) == "put" && g.struck() {
 		s.stray = true // it was done elsewhere before the first step of its process came
 	}
-	if len(old) == 0 || len(gone) > 0 || len(came) == 0 {
+	if len(old) == 0 || len(gone) > 0 {
 		return
 	}
+	for i := range came { // more than one: of a job that Redis had twice
+		b.firstStep(g, words, s, old, came[i:])
+	}
+}
+
+// firstStep notes a gap of a job that a first step has written to the first of came.
+func (b *book) firstStep(g gap, words []string, s *state, old, came []string) {
 	switch stepOf(words) {
 	case "put":
-		g.from = b.claimOf(o, keysOf(words)[0] == keys.Dead, old)
+		dead := keysOf(words)[0] == keys.Dead
+		still := slices.DeleteFunc(slices.Clone(old), s.between)
+		g.from = cmp.Or(b.claimOf(g.by, dead, still), b.claimOf(g.by, dead, old))
 	case "lpush", "zadd":
 		ways := 0
 		for _, place := range old {
@@ -143,7 +153,7 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 		}
 		g.late = g.late || ways > 1 // a move before this one was not finished, which was decided then
 	case "restore": // behind a first step that the fallback has not undone; the second follows
-		if b.w.fell.IsZero() || b.claimOf(o, false, came) == "" {
+		if b.w.fell.IsZero() || b.claimOf(g.by, false, came) == "" {
 			return
 		}
 		g.from, g.late = came[0], true

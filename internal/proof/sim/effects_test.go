@@ -121,8 +121,8 @@ func (b *book) effects(o *owner, script string, before map[string][]string) {
 	}
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
-		if b.claims(o, old) > b.claims(o, now) && len(minus(now, old)) == 0 {
-			b.leaves(o, s)
+		if b.claims(o, old) > b.claims(o, now) && len(minus(now, old)) == 0 && !slices.ContainsFunc(minus(old, now), s.between) {
+			b.leaves(o, s) // it is acked, and this is not the second step of a move
 		}
 	}
 }

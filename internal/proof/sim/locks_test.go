@@ -143,6 +143,8 @@ func (b *book) changed(script, key string, before map[string][]string) {
 		switch {
 		case over:
 			b.w.seen["lock whose time was over"]++
+		case b.w.plan.Cluster && !s.pushed: // the lock was taken first, and the queue has refused the job
+			b.w.seen["lock freed, its job refused"]++
 		case s.plan.Unique.Until == troupe.UntilPeriod:
 			b.w.fail("the lock of %s is freed by %s before its period is over", s.name, script)
 		case s.plan.Unique.Until == troupe.UntilStart && b.claimed(s):
