@@ -46,7 +46,12 @@ func Within(ctx context.Context) *Client {
 		for i, p := range pushes {
 			entries[i] = entry{queue: p.Queue, score: p.Score, raw: p.Payload, lock: p.Lock}
 		}
-		return first(c.deliver(ctx, entries))
+		for _, err := range c.deliver(ctx, entries) {
+			if _, duplicate := err.(*DuplicateError); err != nil && !duplicate { //nolint:errorlint // what a job says that it has run is not meant
+				return err
+			}
+		}
+		return nil
 	})
 	return &Client{
 		rdb: c.rdb, mw: c.mw, chain: c.chain, spans: c.spans, timestamps: c.timestamps, defaults: c.defaults,

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"runtime/debug"
 	"testing"
@@ -88,13 +89,6 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	if !ok {
 		return &troupe.UnknownClassError{Class: class}
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			stack := debug.Stack()
-			r.tb.Logf("job %s panicked: %v\n%s", class, v, stack)
-			err = &troupe.PanicError{Value: v, Stack: stack}
-		}
-	}()
 	info, given := troupe.JobInfoFrom(ctx)
 	if !given || r.running(ctx) {
 		info = troupe.JobInfo{Queue: p.Queue(), Attempt: p.Failures() + 1}
@@ -112,7 +106,8 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	r.unlock(lock, troupe.UntilStart)
 	defer r.unlock(lock, troupe.UntilDone)
 	kept := job.NewKept(p.JID())
-	ctx = context.WithValue(ctx, jobctx.Kept{}, kept)
+	at := place{kept: kept}
+	ctx = context.WithValue(context.WithValue(ctx, jobctx.Kept{}, kept), jobctx.Keeper{}, &at)
 	client.Within(ctx) // it tells kept how to push
 	if err := job.Late(p, &entry.Options, time.Now()); err != nil {
 		if job.AskedBy(err).Discard { // it has not failed
@@ -120,6 +115,24 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		}
 		return err
 	}
+	err = r.perform(ctx, class, &entry, p)
+	pushes := kept.End(err == nil)
+	if err == nil && len(behind) > 0 {
+		pushes = append(pushes, job.Next(behind, p.JID(), time.Now(), troupe.TimestampsFloat))
+	}
+	fault := cmp.Or(at.fault, kept.Send(pushes))
+	return cmp.Or(err, fault)
+}
+
+// perform runs the handler of a job.
+func (r *runner) perform(ctx context.Context, class string, entry *troupe.Entry, p *troupe.Payload) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			stack := debug.Stack()
+			r.tb.Logf("job %s panicked: %v\n%s", class, v, stack)
+			err = &troupe.PanicError{Value: v, Stack: stack}
+		}
+	}()
 	if t := job.Timeout(p, &entry.Options); t > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
@@ -130,16 +143,27 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		return err
 	}
 	ctx, goroutines := job.WithGroup(ctx)
-	if err, _ = goroutines.Wait(handler.Perform(ctx, p.Clone())); err != nil {
-		kept.End(false)
-		return err
-	}
-	pushes := kept.End(true)
-	if len(behind) > 0 {
-		pushes = append(pushes, job.Next(behind, p.JID(), time.Now(), troupe.TimestampsFloat))
-	}
-	return kept.Send(pushes)
+	err, _ = goroutines.Wait(handler.Perform(ctx, p.Clone()))
+	return err
 }
+
+// place is where an iterable job is. Nothing is saved but what the items have pushed with the ack.
+type place struct {
+	kept  *job.Kept
+	fault error // the first of these pushes
+}
+
+func (*place) Load(context.Context) (troupe.Iteration, error) { return troupe.Iteration{}, nil }
+
+func (p *place) Save(context.Context, troupe.Iteration) (cancelled time.Time, err error) {
+	p.fault = cmp.Or(p.fault, p.kept.Send(p.kept.Before()))
+	return time.Time{}, nil
+}
+
+func (p *place) Moved() (save bool)       { return p.kept.Moved() }
+func (p *place) Drop()                    { p.kept.Drop() }
+func (*place) Interrupted() bool          { return false }
+func (*place) End(troupe.Iteration, bool) {}
 
 type runnerKey struct{}
 

@@ -19,7 +19,10 @@ type uniquePush struct {
 	job  Pushed
 }
 
-// uniqueOf reads the jobs out of a call of the client's script for unique jobs; nil for another command.
+// uniqueArgs is how many arguments the client's script for unique jobs has for each job.
+const uniqueArgs = 8
+
+// uniqueOf reads the jobs out of a call of that script; nil for another command.
 func uniqueOf(cmd redis.Cmder) ([]uniquePush, error) {
 	args := cmd.Args()
 	if len(args) < 3 || cmd.Name() != "evalsha" || script.Names()[fmt.Sprint(args[1])] != "client.unique" {
@@ -29,6 +32,9 @@ func uniqueOf(cmd redis.Cmder) ([]uniquePush, error) {
 	if !ok {
 		return nil, fmt.Errorf("testkit: %v keys of a push", args[2])
 	}
+	if len(args) < 3+n || (len(args)-3-n)%uniqueArgs != 0 {
+		return nil, fmt.Errorf("testkit: a push of unique jobs with %d keys has %d arguments", n, len(args)-3)
+	}
 	key := func(number any) string {
 		if i, ok := number.(int); ok {
 			return fmt.Sprint(args[2+i])
@@ -36,7 +42,7 @@ func uniqueOf(cmd redis.Cmder) ([]uniquePush, error) {
 		return ""
 	}
 	var all []uniquePush
-	for at := 3 + n; at+6 < len(args); at += 7 {
+	for at := 3 + n; at < len(args); at += uniqueArgs {
 		raw, _ := args[at+6].([]byte)
 		p, err := troupe.ParsePayload(raw)
 		if err != nil {

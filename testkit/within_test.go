@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/troupehq/troupe"
@@ -88,3 +89,81 @@ func push(t *testing.T, p *testkit.Pushes, opts ...client.Option) error {
 	_, err := p.Client.Push(t.Context(), step{1}, opts...)
 	return err
 }
+
+// A fake tells the unique jobs of one push apart.
+func TestUniqueJobsOfOnePushOfAFake(t *testing.T) {
+	p := testkit.Fake(t)
+	unique := client.Unique(troupe.Unique{})
+	jids, err := p.Client.PushMany(t.Context(), client.Job(step{1}, unique), client.Job(step{2}, unique), client.Job(step{1}, unique), client.Job(step{3}, unique))
+	if !errors.Is(err, client.ErrStopped) || len(jids) != 4 || jids[2] != "" {
+		t.Errorf("jids %q, error %v; want the third stopped", jids, err)
+	}
+	testkit.RequirePushedMany(t, p, step{1}, step{2}, step{3})
+	harness.Equal(t, "waiting", len(p.Jobs()), 3)
+}
+
+// A duplicate that a handler pushes with its ack is left out, as by a daemon: the job is done, and the others are there.
+func TestDuplicatesWithinAreLeftOutByAFake(t *testing.T) {
+	var r troupe.Registry
+	unique := client.Unique(troupe.Unique{})
+	troupe.Handle(&r, func(ctx context.Context, job *troupe.Job[parent]) error {
+		_, err := client.Within(ctx).PushMany(ctx, client.Job(step{1}, unique), client.Job(step{2}), client.Job(step{3}, unique))
+		return err
+	})
+	troupe.Handle(&r, func(context.Context, *troupe.Job[step]) error { return nil })
+	p := testkit.Fake(t)
+	for _, args := range []troupe.Args{step{1}, parent{}} {
+		var opts []client.Option
+		if args == (step{1}) {
+			opts = append(opts, unique)
+		}
+		if _, err := p.Client.Push(t.Context(), args, opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.DrainQueue(t.Context(), "parents", &r); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := p.Drain(t.Context(), &r); err != nil || n != 3 {
+		t.Errorf("%d jobs have run, with the error %v; want 3: the duplicate is left out", n, err)
+	}
+}
+
+// The items of an iterable job may push more than a run keeps, since that goes with each save of the cursor. What the items
+// before the one that fails have pushed is there. Both are so by a daemon.
+func TestItemsPushByAFake(t *testing.T) {
+	failing := 1200
+	var r troupe.Registry
+	troupe.HandleIterable(&r,
+		func(_ context.Context, _ *troupe.Job[parent], from *int, yield func(int, int) bool) error {
+			return troupe.YieldSlice(make([]int, 1210), from, yield)
+		},
+		func(ctx context.Context, job *troupe.Job[parent], _ int) error {
+			it, err := client.Within(ctx).Push(ctx, step{})
+			if job.Args.Pushed++; err == nil && job.Args.Pushed > failing {
+				err = fmt.Errorf("no, not %s", it)
+			}
+			return err
+		})
+	p := testkit.Fake(t)
+	if _, err := p.Client.Push(t.Context(), parent{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.DrainOne(t.Context(), &r); err == nil || !strings.HasPrefix(err.Error(), "no, not ") {
+		t.Errorf("error %v, want that of the item that fails", err)
+	}
+	harness.Equal(t, "jobs of the items before", len(p.Jobs()), failing)
+
+	failing = 2000
+	wrong := errors.New("the child has failed")
+	troupe.Handle(&r, func(context.Context, *troupe.Job[step]) error { return wrong })
+	if _, err := testkit.Inline(t, &r, nil).Client.Push(t.Context(), parent{}); !errors.Is(err, wrong) {
+		t.Errorf("inline: error %v, want that of the first child", err)
+	}
+}
+
+type parent struct{ Pushed int }
+
+func (parent) Class() string { return "Parent" }
+
+func (parent) Defaults() troupe.Options { return troupe.Options{Queue: "parents"} }
