@@ -133,6 +133,8 @@ func (r *Registry) add(e Entry, opts []Options) {
 		case err != nil:
 		case o.Unique != nil:
 			err = errors.New("Unique is set, expected nil: it belongs to a push, so to Defaults or client.Unique")
+		case o.Encrypt:
+			err = errors.New("Encrypt is true, expected false: it belongs to a push, so to Defaults or client.Encrypt")
 		case o.Queue != "":
 			err = fmt.Errorf("Queue is %q, expected none: it belongs to a push, so to Defaults or client.Queue", o.Queue)
 		case o.Tags != nil:

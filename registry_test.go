@@ -93,6 +93,9 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 		`troupe: Handle: class "A": Tags is ["x"], expected none: they belong to a push, so to Defaults or client.Tags`: func(r *Registry) {
 			HandleClass(r, "A", handler, Options{Tags: []string{"x"}})
 		},
+		`troupe: Handle: class "A": Encrypt is true, expected false: it belongs to a push, so to Defaults or client.Encrypt`: func(r *Registry) {
+			HandleClass(r, "A", handler, Options{Encrypt: true})
+		},
 		`troupe: Handle: Defaults of troupe.unsettled: Timeout is -1m0s, expected a time above 0`: func(r *Registry) {
 			Handle(r, func(context.Context, *Job[unsettled]) error { return nil })
 		},

@@ -3,6 +3,8 @@ package troupe
 import (
 	"fmt"
 	"time"
+
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // Unique says which jobs of a class are the same, of which there is to be one at a time: a push of another one is a
@@ -54,15 +56,15 @@ func (u UniqueUntil) String() string {
 func (u Unique) Validate() error {
 	switch {
 	case u.Until < UntilDone || u.Until > UntilPeriod:
-		return fmt.Errorf("Unique.Until is %v, expected UntilDone, UntilStart or UntilPeriod", u.Until)
+		return &limits.Fault{Field: "Unique.Until", Got: u.Until.String(), Want: "UntilDone, UntilStart or UntilPeriod"}
 	case u.For < 0 || u.For > 0 && u.For < time.Millisecond:
-		return fmt.Errorf("Unique.For is %v, expected a millisecond or more", u.For)
+		return &limits.Fault{Field: "Unique.For", Got: u.For.String(), Want: "a millisecond or more"}
 	case u.For == 0 && u.Until == UntilPeriod:
-		return fmt.Errorf("Unique.For is 0, expected the period of UntilPeriod")
+		return &limits.Fault{Field: "Unique.For", Got: "0", Want: "the period of UntilPeriod"}
 	}
 	for i, by := range u.By {
 		if by == "" {
-			return fmt.Errorf("Unique.By[%d] is empty, expected a place such as \"0\", \"0.id\" or \"id\"", i)
+			return &limits.Fault{Field: fmt.Sprintf("Unique.By[%d]", i), Got: "empty", Want: `a place such as "0", "0.id" or "id"`}
 		}
 	}
 	return nil

@@ -302,7 +302,7 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 		p.SetTime("enqueued_at", now, c.timestamps)
 	}
 	if e.lock, err = job.SealLock(p, redisconn.OnCluster(c.rdb)); err != nil {
-		return entry{}, "", err
+		return entry{}, "", fielded(err)
 	}
 	if err := c.crypt.Seal(p); err != nil { // after the digest of the lock, which is that of the arguments
 		return entry{}, "", &FieldError{"Encrypt", err.Error(), "a client WithEncryption"}

@@ -3,6 +3,7 @@ package client
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,6 +58,9 @@ func (o *options) draft(class string, args json.RawMessage, jid string, at, now 
 	}
 	d := draft{entry: entry{queue: o.queue}, jid: jid, unique: o.unique, encrypt: o.encrypt}
 	if at.After(now) {
+		if err := o.expires(at); err != nil {
+			return draft{}, err
+		}
 		d.score = scores.Format(scores.Of(at))
 	}
 	raw := make([]byte, 0, len(o.head)+len(class)+len(args)+len(jid)+2*len(created)+60)
@@ -74,6 +78,20 @@ func (o *options) draft(class string, args json.RawMessage, jid string, at, now 
 	raw = append(append(raw, `,"jid":"`...), jid...)
 	d.raw = append(append(raw, `","created_at":`...), created...)
 	return d, nil
+}
+
+// expires reports a job that has expired before at, when it is due. By Spread that is chance.
+func (o *options) expires(at time.Time) error {
+	i := slices.IndexFunc(o.fields, func(f field) bool { return f.key == "t_deadline" })
+	if i < 0 || o.timed == "Spread" {
+		return nil
+	}
+	deadline, _ := number(o.fields[i].text) // checked
+	if deadline >= scores.Of(at) {
+		return nil
+	}
+	got, due := time.UnixMicro(int64(deadline*1e6)).UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339)
+	return &FieldError{"t_deadline", got, "a time after " + due + ", when the job is due"}
 }
 
 // close ends the text; scheduled jobs carry no enqueued_at.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -17,8 +18,8 @@ import (
 // job is "", the others are pushed, and the error is or wraps a *StoppedError.
 var ErrStopped = errors.New("push stopped by middleware")
 
-// StoppedError lists the jobs of a bulk push that middleware has stopped. Nothing is wrong with the
-// others. errors.Is reports that it is ErrStopped.
+// StoppedError lists the jobs of a bulk push that middleware has stopped, and the duplicates of unique jobs. Nothing is
+// wrong with the others. errors.Is reports that it is ErrStopped.
 type StoppedError struct {
 	// Jobs has the error of each such job, ErrStopped or what wraps it, by the number of the job from 0: that
 	// of its jid, which is "", in the result.
@@ -30,7 +31,7 @@ func (e *StoppedError) Error() string {
 		return ErrStopped.Error()
 	}
 	first := slices.Min(slices.Collect(maps.Keys(e.Jobs)))
-	return fmt.Sprintf("%s stopped by middleware, the first is number %d: %v", words.Plural(len(e.Jobs), "job"), first, e.Jobs[first])
+	return fmt.Sprintf("%s not pushed, the first is job %d: %v", words.Plural(len(e.Jobs), "job"), first+1, e.Jobs[first])
 }
 
 // Unwrap returns ErrStopped.
@@ -45,6 +46,14 @@ type FieldError struct {
 
 func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: got %s, want %s", e.Field, e.Got, e.Want)
+}
+
+// fielded is err as a *FieldError, if it is a fault of a field.
+func fielded(err error) error {
+	if f, ok := errchain.As[*limits.Fault](err); ok {
+		return &FieldError{f.Field, f.Got, f.Want}
+	}
+	return err
 }
 
 // MiddlewareError is a push that a Middleware has failed: Err is what it

@@ -60,3 +60,33 @@ func TestAClientThatCannotPushSaysWhy(t *testing.T) {
 		t.Errorf("a client that can: %v", err)
 	}
 }
+
+// An option whose value cannot be, or that contradicts another one, fails the push as a fault of that field.
+func TestOptionsThatCannotBe(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c := client.New(rdb)
+	at := time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC)
+	for want, opts := range map[string][]client.Option{
+		"Unique.Until: got UniqueUntil(7), want UntilDone, UntilStart or UntilPeriod":                   {client.Unique(troupe.Unique{Until: 7})},
+		"Unique.For: got -1s, want a millisecond or more":                                               {client.Unique(troupe.Unique{For: -time.Second})},
+		"Unique.For: got 0, want the period of UntilPeriod":                                             {client.Unique(troupe.Unique{Until: troupe.UntilPeriod})},
+		`Unique.By[1]: got empty, want a place such as "0", "0.id" or "id"`:                             {client.Unique(troupe.Unique{By: []string{"0", ""}})},
+		`Unique.By: got "0.id", want a place that the arguments have`:                                   {client.Unique(troupe.Unique{By: []string{"0.id"}})},
+		"Debounce: got it for a unique job, want one of both: of a type that is unique, with NotUnique": {client.Unique(troupe.Unique{}), client.Debounce("k", time.Second, 0)},
+		"t_deadline: got 2100-01-02T03:04:05Z, want a time after 2100-01-02T04:04:05Z, when the job is due": {
+			client.ExpireAt(at), client.At(at.Add(time.Hour)),
+		},
+		`expires_in: got "soon", want a number of seconds above 0`:          {client.Set("expires_in", "soon")},
+		`Set: got "t_next", want a field that has no other way to be given`: {client.Set("t_next", []int{})},
+	} {
+		_, err := c.PushClass(t.Context(), "A", []any{1}, opts...)
+		if fault, ok := errors.AsType[*client.FieldError](err); !ok || fault.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		_, err = c.PushChain(t.Context(), client.Job(charge{}, opts...))
+		if _, ok := errors.AsType[*client.FieldError](err); !ok {
+			t.Errorf("a chain: %v, want a *client.FieldError", err)
+		}
+	}
+}

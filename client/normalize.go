@@ -126,7 +126,7 @@ func checkField(key string, raw json.RawMessage) (json.RawMessage, error) {
 			// a negative score cannot be found again by Sidekiq's pages
 			return nil, &FieldError{"at", scalar(raw), "a number of seconds since the epoch"}
 		}
-	case "t_timeout", "t_deadline":
+	case "t_timeout", "t_deadline", "expires_in":
 		if n, err := number(raw); err != nil || n <= 0 {
 			return nil, &FieldError{key, scalar(raw), "a number of seconds above 0"}
 		}

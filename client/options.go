@@ -199,7 +199,7 @@ func Timeout(d time.Duration) Option {
 
 // ExpireAt is the time after which no run of the job starts in a daemon of troupe: it goes to
 // the dead set instead, with a troupe.ExpiredError, or is dropped (DropExpired). It counts before the ExpireAfter of its
-// class. Ruby does not look at it.
+// class. Ruby does not look at it. A push of a job that is due later than that is a *FieldError, but for one with Spread.
 func ExpireAt(at time.Time) Option {
 	return func(o *options) {
 		if at.Unix() <= 0 {
@@ -252,7 +252,7 @@ func plain(s string) bool {
 func Set(key string, value any) Option {
 	return func(o *options) {
 		switch key {
-		case "class", "args", "jid", "at", "created_at", "enqueued_at":
+		case "class", "args", "jid", "at", "created_at", "enqueued_at", "t_lock", "t_next", "t_parent":
 			o.fail(&FieldError{"Set", strconv.Quote(key), "a field that has no other way to be given"})
 			return
 		}

@@ -80,7 +80,7 @@ func TestBulkPushesTellWhatWasStopped(t *testing.T) {
 				t.Errorf("%s: job %d has the jid %q, stopped by %v", name, i, jid, why)
 			}
 		}
-		harness.ErrorHas(t, name, err, "12 jobs stopped by middleware, the first is number 1: ")
+		harness.ErrorHas(t, name, err, "12 jobs not pushed, the first is job 2: ")
 		harness.ErrorHas(t, name, stopped.Jobs[3], "number 3 is a duplicate")
 		harness.EqualList(t, name, slices.Sorted(maps.Keys(stopped.Jobs)), []int{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23})
 	}

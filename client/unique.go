@@ -26,7 +26,7 @@ import (
 func Unique(u troupe.Unique) Option {
 	return func(o *options) {
 		if err := u.Validate(); err != nil {
-			o.fail(err)
+			o.fail(fielded(err))
 			return
 		}
 		o.unique = &u

@@ -125,6 +125,9 @@ func periodicText(job troupe.Periodic, zone *time.Location) string {
 		return job.Cron // a fault of Load's
 	}
 	text := fmt.Sprintf("%s, missed ticks: %s", schedule, cmp.Or(job.Missed, troupe.MissedSkip))
+	if job.Overlap != "" {
+		text += fmt.Sprintf(", overlap: %s", job.Overlap)
+	}
 	if job.Once {
 		text += ", dst once"
 	}

@@ -34,6 +34,8 @@ handlers:
   Slack:
     timeout: 5
     http: {url: {env: SLACK}, headers: {X-B: hunter2, X-A: {env: KEY}}, secret: {file: secret}}
+periodic:
+  tidy: {cron: "0 4 * * * UTC", class: NoOp, missed: last, overlap: skip}
 `, "secret", "hunter2\n")
 	s := load(t, Flags{}, map[string]string{"SLACK": "https://hooks.slack.example/hunter2", "KEY": "hunter2"})
 	var b strings.Builder

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // LockField is the field of a unique job. As the client begins it, it says what makes the job unique; a job in Redis
@@ -67,7 +68,7 @@ func SealLock(p *troupe.Payload, cluster bool) (*Lock, error) {
 	old := t.Digest != ""
 	if !old {
 		if t.Across && cluster {
-			return nil, fmt.Errorf("Unique.Across is true, expected false on a Redis Cluster, where each queue is in a slot of its own")
+			return nil, &limits.Fault{Field: "Unique.Across", Got: "true", Want: "false on a Redis Cluster, where each queue is in a slot of its own"}
 		}
 		digest, err := t.digest(p)
 		if err != nil {
@@ -155,7 +156,7 @@ func (t *lockText) digest(p *troupe.Payload) (string, error) {
 	for _, by := range t.By {
 		v, ok := at(args, by)
 		if !ok {
-			return "", fmt.Errorf("Unique.By is %q, expected a place that the arguments have", by)
+			return "", &limits.Fault{Field: "Unique.By", Got: strconv.Quote(by), Want: "a place that the arguments have"}
 		}
 		what = append(what, by, v)
 	}
