@@ -107,7 +107,7 @@ func pairs(flat []string) map[string]string {
 // blocked move is open for is left to its waiter.
 func (p *index) compareAll(ctx context.Context, fields map[string]string) error {
 	f := p.in.f
-	var lists []*list
+	var lists, open []*list
 	f.mu.Lock()
 	for field, value := range fields {
 		l := p.lists[field]
@@ -126,7 +126,7 @@ func (p *index) compareAll(ctx context.Context, fields map[string]string) error 
 	for _, w := range p.waiters {
 		if w.open {
 			w.next, w.list.mustRead = time.Time{}, w.list.mustRead || p.fellBack
-			w.list.dropUnsure(func(*takenJob) bool { return true }) // what was refused will be adopted
+			open = append(open, w.list)
 			lists = slices.DeleteFunc(lists, func(l *list) bool { return l == w.list })
 		} else {
 			w.busy = true // what a move brought meanwhile would be adopted, and come by its reply
@@ -141,6 +141,11 @@ func (p *index) compareAll(ctx context.Context, fields map[string]string) error 
 		}
 		f.wakeLocked()
 	}()
+	for _, l := range open {
+		if err := p.findRefused(ctx, l); err != nil {
+			return err
+		}
+	}
 	if len(lists) == 0 {
 		return nil
 	}
@@ -160,6 +165,49 @@ func (p *index) compareAll(ctx context.Context, fields map[string]string) error 
 			return err
 		}
 	}
+	return nil
+}
+
+// findRefused drops what has left a waiting list of the jobs that may have. What else is there is not looked at: a move is
+// open, and what it brings meanwhile comes by its reply. The call lock is held.
+func (p *index) findRefused(ctx context.Context, l *list) error {
+	f := p.in.f
+	f.mu.Lock()
+	there, unsure := make(map[string]int), false
+	for i := range l.inHand {
+		if h := &l.inHand[i]; h.unsure {
+			unsure = true
+		} else {
+			there[string(h.payload)]--
+		}
+	}
+	f.mu.Unlock()
+	if !unsure {
+		return nil
+	}
+	n, err := f.rdb.LLen(ctx, l.key).Result()
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.key, err)
+	}
+	for read := 0; read < int(n); {
+		jobs, err := p.readPage(ctx, l, read, int(n))
+		if err != nil {
+			return err
+		}
+		if len(jobs) == 0 {
+			break
+		}
+		for _, job := range jobs {
+			there[job]++
+		}
+		read += len(jobs)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.dropUnsure(func(h *takenJob) bool {
+		there[string(h.payload)]--
+		return there[string(h.payload)] < 0
+	})
 	return nil
 }
 

@@ -92,3 +92,60 @@ func TestAComparisonBeginsAnewAfterAMove(t *testing.T) {
 		t.Errorf("took %v", got)
 	}
 }
+
+// A job that a wait has brought is settled while the next wait is open; its destination refuses it, and the reply is lost.
+// It stays in hand and is settled again: nobody is given it a second time. One that was not refused is gone.
+func TestALostReplyWhileAWaitIsOpen(t *testing.T) {
+	for _, refused := range []bool{true, false} {
+		rdb, _ := redistest.New(t)
+		known(t, rdb)
+		l := &lostReply{}
+		f := mustOpen(t, testEnv(hooked(t, rdb, l), Strict{"a"}))
+		open := func(want bool) {
+			t.Helper()
+			harness.Await(t, "a wait is open, or is not", func() bool {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return f.cur.waiters[0].open == want
+			})
+		}
+		mustTake(t, f, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ctx.Err() == nil {
+				_ = f.Wait(ctx, time.Minute)
+			}
+		}()
+		open(true)
+		fillQueue(t, rdb, "a", 1)
+		var units []Unit
+		harness.Await(t, "the wait has brought the job", func() bool {
+			units = mustTake(t, f, 1)
+			return len(units) == 1
+		})
+		open(true)
+		if refused {
+			harness.OK(t, rdb.Set(ctx, "queue:b", "of another type", 0).Err())
+		}
+		ack := Move{Unit: units[0], To: ToNone, Effects: &Effects{Push: []Push{{Queue: "b", Payload: []byte("child")}}}}
+		l.arm(hashOf("settle"), true)
+		if _, err := f.Settle(ctx, []Move{ack}); err == nil {
+			t.Fatal("no error")
+		}
+		if _, err := f.Settle(ctx, []Move{ack}); (err != nil) != refused {
+			t.Errorf("refused %v: settled again: %v", refused, err)
+		}
+		cancel()
+		<-done
+		open(false)
+		harness.EqualList(t, "brought again", payloads(mustTake(t, f, 1)), nil)
+		if refused {
+			harness.OK(t, rdb.Del(t.Context(), "queue:b").Err())
+			settleAll(t, f, ack)
+		}
+		harness.EqualList(t, "pushed", rdb.LRange(t.Context(), "queue:b", 0, -1).Val(), []string{"child"})
+		noClaims(t, rdb)
+	}
+}
