@@ -160,6 +160,7 @@ func (b *book) changed(script, key string, before map[string][]string) {
 			b.w.fail("two holders: %s takes the lock of %s by %s, which stands in %s", s.name, k.holder.name, script, strings.Join(b.where[k.holder.name], " "))
 		}
 		b.locks.at[key] = &lock{holder: s, ends: time.Now().Add(b.w.redis.TTL(key))}
+		b.locks.keys[s.same()] = key // on a cluster the job may come later, or never
 		b.w.seen["lock taken"]++
 	}
 }
