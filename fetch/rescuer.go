@@ -30,7 +30,7 @@ const (
 )
 
 func init() {
-	rescue.New = func(cfg rescue.Config) (rescue.Rescuer, error) { return newRescuer(cfg) }
+	rescue.Make = func(cfg rescue.Config) (rescue.Rescuer, error) { return newRescuer(cfg) }
 }
 
 // Recovery is one time that a job lost its process: At, the Process that died, whether it

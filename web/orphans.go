@@ -134,7 +134,7 @@ func (r *request) rescue() (*confirm, error) {
 	}, nil
 }
 
-// putBack puts the jobs of dead processes back, if none of these lives, which do so.
+// putBack puts the jobs of dead processes back, unless a live process does that: ours are those that do.
 func (r *request) putBack(ours []string) (*page, error) {
 	nothing := func(format string, args ...any) (*page, error) {
 		return r.undone(r.url("orphans"), map[string]int{"done": 0}, "Nothing was done: "+format, args...)
@@ -156,6 +156,9 @@ func (r *request) putBack(ours []string) (*page, error) {
 		return nothing("no lease is over.")
 	}
 	rescuer, err := rescue.New(rescue.Config{Redis: r.options.Redis, Logger: r.options.Logger})
+	if errors.Is(err, rescue.ErrNotLinked) {
+		return nothing("%v.", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -43,8 +43,20 @@ type Rescuer interface {
 	Forget(ctx context.Context, queue string, payload []byte) error
 }
 
-// New makes a Rescuer; it does not touch Redis. Package fetch sets it.
-var New func(Config) (Rescuer, error)
+// Make makes a Rescuer. Package fetch sets it, which has the rescuer: who reads Redis, as the dashboard
+// does, does not import that package. It is nil in a program without it.
+var Make func(Config) (Rescuer, error)
+
+// ErrNotLinked tells that this program has no rescuer.
+var ErrNotLinked = errors.New("this program cannot rescue, since it does not import github.com/troupehq/troupe/fetch; the command troupe rescue can")
+
+// New makes a Rescuer; it does not touch Redis.
+func New(cfg Config) (Rescuer, error) {
+	if Make == nil {
+		return nil, ErrNotLinked
+	}
+	return Make(cfg)
+}
 
 // ErrBusy tells that another rescuer is at work, or was a moment ago.
 var ErrBusy = errors.New("another rescuer is at work")
