@@ -17,11 +17,11 @@ import (
 type DrainReport struct {
 	Finished    []JobRef      // ended by themselves and were settled: the first hundred
 	More        int           // that finished beside those
-	Interrupted []JobRef      // iterable jobs that saved their place and went to the back of their queues
+	Interrupted []JobRef      // iterable jobs that saved their cursor and went to the back of their queues
 	Requeued    []JobRef      // put back into their queues at the deadline
 	Abandoned   []JobRef      // unresponsive: still running when the process gave up on them (each is in Requeued or Left, too)
-	Left        []JobRef      // could not be settled: in this process's private place until a rescuer comes
-	Lost        []JobRef      // could not be settled and their fetcher has no private place
+	Left        []JobRef      // could not be settled: they stay in progress until a rescuer comes
+	Lost        []JobRef      // could not be settled, and their fetcher keeps nothing in progress in Redis
 	Elapsed     time.Duration // from the stop to the end
 	Cause       error         // why the daemon stopped by itself; nil after a signal or Stop
 }

@@ -119,7 +119,7 @@ func (c *capsule) account() {
 	for _, w := range unsettled {
 		supervised.Tell(func() {
 			c.env.Log.Error().Str("jid", words.Text(w.Job.Ref().JID)).Str("queue", words.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
-				Msg("lost: Redis did not take the job back and this fetcher has no private place")
+				Msg("lost: Redis did not take the job back and this fetcher keeps nothing in progress")
 		})
 	}
 }

@@ -123,7 +123,7 @@ func (m *manager) ended(ctx actor.Context, path string) {
 		c.pool.detach(s)
 	}
 	switch {
-	case c.isQuiet(): // whatever its strategy wants: nobody is needed any more
+	case c.isQuiet(): // no child is replaced any more, whatever the strategy says
 		c.env.Changes.Wake()
 		return
 	case replaced:

@@ -165,7 +165,7 @@ func TestAParkThatRedisRefusesWaitsInItsPrivatePlace(t *testing.T) {
 }
 
 // Stopped and killed processes lose no parked job: what was not in schedule yet
-// is still in its private place or its queue.
+// is still in progress or in its queue.
 func TestAParkAtTheDeadlineIsNotDoneTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testkit.NewMemory(t)

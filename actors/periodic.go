@@ -38,7 +38,7 @@ type ticking struct {
 // written is what is known of the entries of Config.Periodic, whatever becomes of the poller.
 type written struct {
 	began  atomic.Bool // this process has written them
-	logged atomic.Bool // that another one has others
+	logged atomic.Bool // a line says that another process has other entries
 	denied atomic.Bool // Redis has refused the user a call
 }
 

@@ -125,8 +125,8 @@ func (p *poller) poll(l *supervised.Loop) {
 	}
 }
 
-// unseen are the sets of which this process does not hear by itself what is due. On a cluster
-// that is all of them: there a look finds, too, what was given up on its way.
+// unseen are the sets in which this process has to look for what is due: those that it does not lead.
+// On a cluster it looks in all, since that also finds the moves between slots that were broken off.
 func (p *poller) unseen() (all []*dueSet) {
 	cluster := redisconn.OnCluster(p.env.Redis)
 	for _, d := range p.sets {

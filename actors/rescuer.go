@@ -36,7 +36,7 @@ func newRescuer(d *Daemon) *supervised.Loops {
 	})
 }
 
-// rescueInterval is half a lease, 15 s by default, with a fifth of jitter.
+// rescueInterval is half a lease, less a jitter of up to a fifth of it.
 func (d *Daemon) rescueInterval() time.Duration {
 	half := d.cfg.Lease / 2
 	return half - time.Duration(jitter.Rand(d.env.Identity, "rescuer").Float64()*0.2*float64(half))

@@ -214,7 +214,7 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 					if len(r.Left) != 3 || len(r.Lost) != 0 {
 						t.Errorf("drain report: %s", r)
 					}
-					harness.Equal(t, "units in the private place", inProgress(t, k.Redis), 3)
+					harness.Equal(t, "units in progress", inProgress(t, k.Redis), 3)
 				} else if len(r.Lost) != 2 {
 					t.Errorf("drain report: %s", r)
 				}

@@ -315,7 +315,7 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 	return e, jid, nil
 }
 
-// apply is sum for a push through c, which may belong to a shard.
+// apply is sum for a push through c itself: if c belongs to a shard, the queue must be one of that shard.
 func (c *Client) apply(args troupe.Args, opts []Option) (*options, error) {
 	o, err := c.sum(args, opts)
 	if err != nil {

@@ -46,7 +46,7 @@ type (
 	JobDied struct{ JobEvent }
 	// JobDropped says: it failed for good and is stored nowhere (discarded, or never to be retried).
 	JobDropped struct{ JobEvent }
-	// JobInterrupted says: an iterable job has saved its place and is at the back of
+	// JobInterrupted says: an iterable job has saved its cursor and is at the back of
 	// its queue, to go on in another run. It follows no JobFailed.
 	JobInterrupted struct {
 		JobEvent

@@ -28,8 +28,8 @@ type Unit struct {
 	Queue   string // bare name
 	Payload []byte // the bytes as they stood in the queue; never modified
 
-	// Receipt names the unit in its fetcher's private place; empty for a
-	// fetcher that has none. Incarnation is the fetcher's at the time of fetch.
+	// Receipt names the unit among what its fetcher has in progress; empty for a
+	// fetcher that keeps nothing in progress. Incarnation is the fetcher's at the time of fetch.
 	Receipt     string
 	Incarnation uint64
 
@@ -53,7 +53,7 @@ const (
 	ToNone     = job.ToNone     // nowhere: it is done, as with an ack of Take. For an Effector
 )
 
-// Move takes a unit out of the private place and puts it somewhere else in
+// Move takes a unit out of what is in progress and puts it somewhere else in
 // Redis, the destination first.
 type Move struct {
 	Unit    Unit
@@ -131,7 +131,7 @@ type Fetcher interface {
 	Renew(ctx context.Context) error
 
 	// Close puts back what Wait took ahead and leaves, after the last Take and
-	// Settle. A fetcher that still has units in its private place leaves its
+	// Settle. A fetcher that still has units in progress leaves its
 	// registration behind so that a rescuer finds them when its lease is over,
 	// and returns their number. Of one that is not durable, left is lost. After
 	// an error it may be called again.

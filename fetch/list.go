@@ -88,10 +88,10 @@ func parseReceipt(receipt string) (field string, n uint64, ok bool) {
 	return receipt[:dot], n, err == nil
 }
 
-// part is one of those of a reply of take or pop.
+// part is one of the parts that a reply of take or pop is made of.
 type part struct {
 	kind string // c: a claim, t: a list whose length is not as expected, p: a paused queue, e: a faulty queue
-	q    int    // number of the queue in the wants; not of t
+	q    int    // number of the queue in the wants; t has none
 	text string // the field of c and t, what is wrong of e
 	jobs []string
 }

@@ -50,8 +50,8 @@ type incarnation struct {
 	indexes []*index
 	waiters []*waiter // of all indexes
 	over    bool      // fenced; guarded by fetcher.mu
-	leased  bool      // a renewal has made the lease; likewise
-	started bool      // the waiters run; likewise
+	leased  bool      // a renewal has made the lease; guarded likewise
+	started bool      // the waiters run; guarded likewise
 }
 
 // NewReliable is the Factory of the default fetcher: a unit stays in Redis, in a list that

@@ -104,7 +104,7 @@ func (i *Inspector) remove(ctx context.Context, key, from string, jobs []*JobRec
 	return there, err
 }
 
-// free frees locks whose jobs are gone, in steps of their own. What it fails at ends by itself.
+// free frees locks whose jobs are gone, in steps of their own. A lock that it cannot free expires.
 func (i *Inspector) free(ctx context.Context, locks []*job.Lock) {
 	for _, l := range locks {
 		if l != nil {

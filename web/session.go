@@ -75,7 +75,7 @@ func (r *request) bySession() (User, error) {
 	return userOf(a), nil
 }
 
-// begin signs somebody in, by a new session: one that somebody else may know is not used on.
+// begin signs somebody in. The session is always a new one, since somebody else may know the old one.
 func (r *request) begin(a *users.Account) error {
 	if old := r.session(); old != "" {
 		if err := r.options.Redis.Del(r.Context(), old).Err(); err != nil {

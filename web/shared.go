@@ -31,8 +31,8 @@ func (s *shared) forget(name string) {
 	delete(s.all, name)
 }
 
-// together returns what see returns, or what it has returned to somebody within age. See does not
-// end with the request that it is called for: others may wait for it.
+// together returns the result of see, or that of an earlier call with this name that is not older than
+// age. When the request of ctx ends, see goes on: others may wait for its result.
 func together[T any](ctx context.Context, s *shared, name string, age time.Duration, see func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
 	l := s.all[name]

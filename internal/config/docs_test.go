@@ -102,7 +102,7 @@ func TestManualHasTheDefaults(t *testing.T) {
 		}
 	}
 	lease, rescue := words.Seconds(limits.Lease), words.Seconds(limits.RescueTime)
-	spelled := regexp.MustCompile(`(?i)\blease,? \(?(of )?` + lease + `\b|\blease.{0,20}\b` + lease + ` by default|\b` + rescue + ` by default|within ` + rescue + `\b`)
+	spelled := regexp.MustCompile(`(?i)\blease\x60?,? \(?(of )?` + lease + `\b|\blease.{0,20}\b` + lease + ` by default|\b` + rescue + ` by default|within ` + rescue + `\b`)
 	for _, name := range harness.Must(filepath.Glob("../../docs/*.md"))(t) {
 		if filepath.Base(name) == "configuration.md" || filepath.Base(name) == "proof.md" { // which measures with leases of its own
 			continue

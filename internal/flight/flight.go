@@ -123,9 +123,9 @@ func Processes(ctx context.Context, rdb redis.UniversalClient) ([]string, error)
 	return rdb.ZRange(ctx, keys.Flights, 0, -1).Result()
 }
 
-// Since returns the records of all processes whose kind has a text in it, after those that were
-// seen: by process, the time of the last one, which it brings up to date. They are in the order of
-// time.
+// Since returns, in the order of time, the records of all processes whose kind contains the text kind
+// and that are newer than those seen before. seen has the time of the last one by process; Since brings it
+// up to date.
 func Since(ctx context.Context, rdb redis.UniversalClient, kind string, seen map[string]time.Time) (all []Record, err error) {
 	processes, err := Processes(ctx, rdb)
 	if err != nil {

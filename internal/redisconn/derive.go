@@ -22,9 +22,10 @@ type Need struct {
 	// about a microsecond a second.
 	Idle int
 
-	// Rest is how long one of these stays open that is not needed; 0 means as the
-	// user's options say. They take turns, so it is to be longer than the longest
-	// pause of all, and shorter than two of them. Not on a cluster.
+	// Rest is how long an idle connection stays open; 0 means as the user's options
+	// say. The idle ones are used in turn: Rest is longer than the longest pause between
+	// two uses of any, so that one stays open, and shorter than two such pauses, so that
+	// the others are closed. It has no effect on a cluster.
 	Rest time.Duration
 
 	// Block is the longest time the server may be asked to wait within one
@@ -39,8 +40,8 @@ type Need struct {
 // wait. It is a second above Sidekiq's own network timeout, 3 s.
 const Slack = 4 * time.Second
 
-// longest is what a reply or a request may take beyond that with longer
-// time-outs of the user's: a connection that is half open is given up by then.
+// longest bounds the time-outs of the user's options beyond Block: a connection that is half
+// open is given up after that.
 const longest = 30 * time.Second
 
 const defaultBlock = 2 * time.Second

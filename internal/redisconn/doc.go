@@ -6,8 +6,8 @@
 // silently (a fetch that ran twice would lose the jobs of the first run), a
 // blocking command fits into the read timeout, and a context's deadline bounds
 // a command (its cancellation does not: go-redis only looks at the deadline). A
-// command given up at a deadline may still be carried out, so a pop without a
-// private place must not have one shorter than its own wait. Closing a derived
+// command given up at a deadline may still be carried out, so a pop that keeps
+// nothing in progress must not have one shorter than its own wait. Closing a derived
 // client closes nothing of the user's.
 //
 // One thing is shared: a client made by redis.NewFailoverClient dials through

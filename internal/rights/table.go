@@ -218,7 +218,7 @@ var early = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
 
 func fixed(list ...string) func(*Daemon) []string { return func(*Daemon) []string { return list } }
 
-// each names something for every queue.
+// each returns the names that all of the functions make for each queue of the daemon.
 func each(of ...func(queue string) string) func(*Daemon) []string {
 	return func(d *Daemon) (list []string) {
 		for _, queue := range d.Queues {

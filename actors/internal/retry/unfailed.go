@@ -15,10 +15,10 @@ import (
 // This file decides about jobs that have not failed: their handlers put them off, or into another
 // queue.
 
-// park puts the job off without a trace in its bytes. What leaves the schedule
-// set goes to the queue that the job names: only if that is not the one it was
-// fetched from (a job moved by hand, or without the field) is the field set. Of an odd job
-// the other fields are that Sidekiq's poller would refuse.
+// park puts the job off and leaves its bytes as they are, with two exceptions. What leaves the
+// schedule set goes to the queue that the job names, so that field is set if the job was fetched from
+// another queue (it was moved by hand, or lacks the field). Fields that Sidekiq's poller would refuse
+// are mended; see pushable.
 func (f *failure) park(d time.Duration) Decision {
 	wait := max(d, 0).Seconds()
 	dec := Decision{Outcome: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(f.now) + wait, Wait: wait}

@@ -35,7 +35,7 @@ type jobContext struct {
 
 type ending struct{ cause error }
 
-// canceled is the ending of most.
+// canceled is the ending of most contexts: it has no cause.
 var canceled ending
 
 type inner struct {

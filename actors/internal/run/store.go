@@ -58,7 +58,7 @@ func (r *Run) submit(m fetch.Move, tell func()) {
 	}
 }
 
-// told calls tell, of a move that nobody waited for and that is over.
+// told calls tell when a move is over that the run did not wait for.
 func (r *Run) told(m *work.Move, tell func()) {
 	defer func() { // a hook of the user's logger, say
 		if v := recover(); v != nil {

@@ -75,8 +75,8 @@ func (s *Strategy) carryOut(sys *actor.ActorSystem, sup actor.Supervisor, child 
 	}
 }
 
-// carryOn restarts those for whom p is, after the wait. The next decision, which
-// may be about the first of them, comes after the last.
+// carryOn restarts the actors of p after its wait. All are restarted before the next decision
+// is made, which may be about the first of them.
 func (s *Strategy) carryOn(sys *actor.ActorSystem, sup actor.Supervisor, p *plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ func NewMove(w *Item, m fetch.Move) *Move {
 func (m *Move) Stored() bool { return m.Err == nil && m.Result == fetch.Moved }
 
 // errGaveUp is the error of a move that could not be written before the end.
-var errGaveUp = errors.New("redis did not come back before the end of the stop; the job stays in its private place")
+var errGaveUp = errors.New("redis did not come back before the end of the stop; the job stays in progress")
 
 const (
 	// asyncMax is how many moves may be on their way while their slots go on

@@ -21,7 +21,7 @@ const ackDelay = 500 * time.Microsecond
 // (retry, death, requeue) at once, whatever waits together. It belongs to the capsule and
 // not to an actor, so that no crash and no stop of an actor can keep a finished job from
 // being settled. While Redis is away everything waits here; at the end of the stop it gives
-// up, and what is left stays in its private place for a rescuer.
+// up, and what is left stays in progress for a rescuer.
 type Settler struct {
 	env  *env.Env
 	host Host

@@ -24,7 +24,8 @@ var refusals = map[string]string{
 // probes is how many keys of a cluster are asked for, so that all of its servers are met.
 const probes = 64
 
-// writes asks for writes with a fault in them, of which a server tells only if it takes writes at all.
+// writes finds out whether the servers take writes, and changes nothing: each is sent a SET with a syntax
+// error. A server that takes no writes says so and does not look at the syntax.
 func (e *exam) writes() error {
 	n := 1
 	if redisconn.OnCluster(e.rdb) {

@@ -65,7 +65,7 @@ func (w *World) round() {
 	}
 }
 
-// any draws without a history: everybody gets a turn.
+// any draws a number below n without asking the history for it. Every number comes in turn.
 func (w *World) any(n int) int {
 	w.mix = w.mix*1664525 + 1013904223
 	return int(w.mix>>16) % n

@@ -118,7 +118,7 @@ func TestOutageWithLossOfAllData(t *testing.T) {
 	rec.await(soon, 1, "end", next)
 	testkit.Await(t, "the process is known again", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 	harness.Equal(t, "runs of 4 jobs", len(rec.find("start", "")), 4)
-	// The process dies with the job that hangs: it is in its private place again.
+	// The process dies with the job that hangs: it is in progress again.
 	heir := startWorker(t, workerSpec{Redis: s.URL(0), Records: rec.url, Lease: 3 * time.Second})
 	p.Kill()
 	ends := rec.await(soon, 1, "end", hangs)
@@ -155,7 +155,7 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 	if got := harness.Strs(report, "lost"); !slices.Equal(got, []string{risky}) {
 		t.Errorf("lost %v, want %s", got, risky)
 	}
-	lost := p.Logged("lost: Redis did not take the job back and this fetcher has no private place")
+	lost := p.Logged("lost: Redis did not take the job back and this fetcher keeps nothing in progress")
 	if len(lost) != 1 || harness.Str(lost[0], "payload") != riskyRaw {
 		t.Errorf("log of the lost job: %v, want its bytes %s", lost, riskyRaw)
 	}

@@ -231,7 +231,7 @@ func (b *book) allJobs() []*state {
 	return list
 }
 
-// returned judges the return of a job from a private place to its queue.
+// returned judges the return of a job from what is in progress to its queue.
 func (b *book) returned(o *owner, script string, s *state, claim string) {
 	id := strings.Fields(claim)[1]
 	identity, _, _ := strings.Cut(id, "#")
