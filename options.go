@@ -35,6 +35,10 @@ type Options struct {
 	// never in clear in Redis; the daemon opens it for the handler. It belongs to a push: only Defaults may set it.
 	Encrypt bool
 
+	// Limits are how many jobs of the class run at once, or start in a time, in all processes together. They belong to
+	// the daemon that runs the class: all daemons should have the same.
+	Limits []Limit
+
 	// Retries is how often a failed job is retried: Times or Never. A push writes
 	// it into the field "retry", where Ruby reads it. The daemon takes it where
 	// that field is true, null or absent.
@@ -162,6 +166,11 @@ func (o Options) validate() error {
 			return err
 		}
 	}
+	for i, l := range o.Limits {
+		if err := l.Validate(); err != nil {
+			return fmt.Errorf("Limits[%d]: %w", i, err)
+		}
+	}
 	if o.Timeout < 0 {
 		return bad("Timeout", o.Timeout.String(), "a time above 0")
 	}
@@ -206,6 +215,9 @@ func (o Options) under(top Options) Options {
 	o.RestQueue = cmp.Or(top.RestQueue, o.RestQueue)
 	if top.Tags != nil {
 		o.Tags = top.Tags
+	}
+	if top.Limits != nil {
+		o.Limits = top.Limits
 	}
 	if top.RetryIn != nil {
 		o.RetryIn = top.RetryIn

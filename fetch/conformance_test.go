@@ -64,4 +64,7 @@ func TestClusterCrash(t *testing.T)     { fetchtest.Crash(t, clustered) }
 func TestReliableEffects(t *testing.T)  { fetchtest.Effects(t, reliable) }
 func TestWaitersEffects(t *testing.T)   { fetchtest.Effects(t, waiters) }
 func TestClusterEffects(t *testing.T)   { fetchtest.Effects(t, clustered) }
+func TestReliableLimits(t *testing.T)   { fetchtest.Limits(t, reliable) }
+func TestWaitersLimits(t *testing.T)    { fetchtest.Limits(t, waiters) }
+func TestClusterLimits(t *testing.T)    { fetchtest.Limits(t, clustered) }
 func TestBasicDelivery(t *testing.T)    { fetchtest.Delivery(t, basic) }

@@ -21,6 +21,10 @@ type Effects struct {
 	// sidekiq-unique-jobs stays as it is with Keep.
 	Lock *job.Lock
 	Keep time.Duration
+	// Rules are the limits that the unit's own job is under, nil without any. With ToStay they are asked, and the Move has no
+	// other effects: the job stays in progress if all let it in, else it is held by the first that does not (see Stay). With
+	// another destination it leaves them behind the move, and who waits for its slots is let in.
+	Rules *job.Rules
 
 	// Left are the jids of Push that did not enter since others hold their locks. Settle sets them, unless its
 	// reply was lost.
@@ -47,6 +51,8 @@ type Stay struct {
 	// Done: it was carried out. After a Settle without an error it is false if the unit is no longer in
 	// progress by our hand.
 	Done bool
+	// Held is the rule that holds the unit now, of one that asked its rules; "" if that is not known, since the reply was lost.
+	Held string
 }
 
 // Size is the number of bytes of the effects; 0 of nil.
@@ -132,6 +138,13 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			}
 		} else if l != nil {
 			args = append(args, "lock", 3, numberOf(names, l.Key)+1, l.JID, m.Effects.Keep.Milliseconds())
+			effects, number = effects+1, pushMax+1
+		}
+		if r := m.Effects.Rules; r != nil {
+			args = append(args, "rules", 4+len(r.IDs), r.Base, r.JID, r.Keep.Seconds(), r.As)
+			for _, id := range r.IDs {
+				args = append(args, id)
+			}
 			effects, number = effects+1, pushMax+1
 		}
 		if h := m.Effects.Hash; h != nil {

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"strings"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -12,10 +13,12 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// Scripts of an owner begin with enter.lua, those that write to a dead set with bound.lua of package script.
+// Scripts of an owner begin with enter.lua, those that write to a dead set with bound.lua of package script; those that know
+// limits have rules.lua of package job.
 var (
 	takeScript     = load("take", "enter")
-	settleScript   = load("settle", "bound", "enter")
+	settleScript   = load("settle", "bound", "enter", "rules")
+	admitScript    = load("admit", "enter", "rules")
 	restoreScript  = load("restore", "enter")
 	tooLargeScript = load("toolarge", "enter")
 	leaveScript    = load("leave", "enter")
@@ -43,8 +46,12 @@ var (
 func load(name string, heads ...string) *script.Script {
 	var all strings.Builder
 	for _, file := range append(heads, name) {
-		if file == "bound" {
+		switch file {
+		case "bound":
 			all.WriteString(script.Bound)
+			continue
+		case "rules":
+			all.WriteString(job.RulesHead)
 			continue
 		}
 		src, err := lua.ReadFile("lua/" + file + ".lua")

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/script"
 	"github.com/troupehq/troupe/internal/test/difftest"
@@ -147,7 +148,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.add(effects)
 			for range effects {
 				texts := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "pushes")
-				kind := rapid.IntRange(0, 6).Draw(t, "kind")
+				kind := rapid.IntRange(0, 7).Draw(t, "kind")
 				if cluster && (kind == 1 || kind == 4) { // the schedule set is elsewhere
 					kind--
 				}
@@ -166,6 +167,10 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					c.add("lock", 3, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), rapid.SampledFrom([]int{0, 60000}).Draw(t, "ms"))
 				case 6:
 					c.add("gem", 5, "uniquejobs:1:LOCKED", "uniquejobs:1", "uniquejobs:1:QUEUED", "uniquejobs:digests", rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"))
+				case 7:
+					rules := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")
+					c.add("rules", 4+len(rules), "troupe:", jobGen.Draw(t, "jid"), rapid.SampledFrom([]string{"0", "10"}).Draw(t, "keep"), rapid.SampledFrom([]string{"", "", "j1~1"}).Draw(t, "as"))
+					c.add(anys(rules)...)
 				case 0:
 					c.add("push", 2+len(texts), c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue")), rapid.SampledFrom([]string{"", "a"}).Draw(t, "known"))
 					c.add(anys(texts)...)
@@ -178,6 +183,22 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					c.add("hash", 4, c.key("it-1"), 60000, "c", texts[0])
 				}
 			}
+		}
+		return c
+	},
+	"admit": func(t *rapid.T) *scriptCall {
+		c := ownerCall(t)
+		c.add("troupe:", 45)
+		for range rapid.IntRange(1, 4).Draw(t, "asks") {
+			field, job := rapid.SampledFrom(fields).Draw(t, "field"), payloadGen.Draw(t, "job")
+			rules := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")
+			name := ""
+			if rapid.IntRange(0, 5).Draw(t, "large") == 0 {
+				name, job = nameOf([]byte(job)), ""
+			}
+			c.add(c.key(listOf(field)), field, name, job, jobGen.Draw(t, "jid"), rapid.SampledFrom([]string{"1", "1699999999.5"}).Draw(t, "age"),
+				`["queue:a","a","j1","one"]`, rapid.SampledFrom([]string{"", "", "1"}).Draw(t, "force"), len(rules))
+			c.add(anys(rules)...)
 		}
 		return c
 	},
@@ -354,7 +375,9 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 		}
 		src := text(t, name)
 		switch name {
-		case "take", "settle", "restore", "toolarge", "leave":
+		case "settle", "admit":
+			src = difftest.FixedClock(script.Bound + text(t, "enter") + job.RulesHead + src)
+		case "take", "restore", "toolarge", "leave":
 			src = script.Bound + text(t, "enter") + src
 		case "store", "put", "reroute":
 			src = script.Bound + src
@@ -364,7 +387,11 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 			src = fmt.Sprintf(sorted, src, 1)
 		}
 		t.Run(name, func(t *testing.T) {
-			pair.Check(t, src, fill, func(t *rapid.T) ([]string, []any) {
+			full := fill
+			if name == "settle" || name == "admit" {
+				full = func(t *rapid.T) [][]any { return append(fill(t), difftest.FillLimits(t)...) }
+			}
+			pair.Check(t, src, full, func(t *rapid.T) ([]string, []any) {
 				c := try(t)
 				return c.names, c.args
 			})

@@ -43,6 +43,15 @@ func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]
 	}
 	var refused error
 	for _, p := range in.indexes {
+		asking, others := askingFirst(by[p])
+		by[p] = others
+		for len(asking) > 0 {
+			batch := batchOf(asking)
+			asking = asking[len(batch):]
+			if err := p.admit(ctx, batch); err != nil {
+				return nil, err
+			}
+		}
 		for some := inOrder(by[p]); len(some) > 0; {
 			batch := batchOf(some)
 			some = some[len(batch):]
@@ -89,14 +98,14 @@ func inOrder(moves []Move) []Move {
 	return append(rest, next...)
 }
 
-// batchOf cuts off what one call carries. A job that stays is alone: see settle.lua.
+// batchOf cuts off what one call carries. A job that stays is alone, unless it asks: see settle.lua.
 func batchOf(moves []Move) []Move {
 	size, pushes := 0, 0
 	for i := range moves {
 		m := &moves[i]
 		size += len(m.Unit.Payload) + len(m.Payload) + m.Effects.Size()
 		pushes += m.pushes()
-		if i > 0 && (size > maxBatchBytes || i == maxMoves || pushes > maxPushes || m.To == ToStay || moves[0].To == ToStay) {
+		if i > 0 && (size > maxBatchBytes || i == maxMoves || pushes > maxPushes || !m.asks() && (m.To == ToStay || moves[0].To == ToStay)) {
 			return moves[:i]
 		}
 	}

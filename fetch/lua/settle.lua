@@ -1,4 +1,4 @@
--- settle moves jobs out of their lists, the destination first. Behind enter and bound.
+-- settle moves jobs out of their lists, the destination first. Behind bound, enter and rules.
 --
 -- KEYS[2]  retry set      (to 1)
 -- KEYS[3]  schedule set   (to 2)
@@ -29,6 +29,8 @@
 --            gem   four keys of a lock of sidekiq-unique-jobs (its hash of holders, its digest, the list of who waits
 --                  for it, the set of all digests), jid. That gem's lock is freed behind the move if the job holds it.
 --                  They are no KEYS: a user who may not touch them can settle all the same
+--            rules BASE, jid, seconds, name, rules. The job leaves these limits behind the move; with seconds its slots live for
+--                  so long more, and with a name they are of that
 --            hash  number of the key of a hash; its milliseconds to live; names and values of fields
 --          They come first. If one is refused, no push stays and the group is refused.
 --
@@ -50,7 +52,7 @@ end
 local out, entered, locked = {}, {}, {}
 local function enter(at, back)
   local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
-  if kind == 'lock' or kind == 'gem' then
+  if kind == 'lock' or kind == 'gem' or kind == 'rules' then
     return
   elseif kind == 'unique' then
     local queue = tonumber(ARGV[at + 5])
@@ -171,7 +173,11 @@ while at <= last do
   for _, effect in ipairs(err and {} or effects) do
     if ARGV[effect] == 'lock' then unlock(effect) end
     if ARGV[effect] == 'gem' then release(effect) end
+    if ARGV[effect] == 'rules' then
+      leave(ARGV[effect + 2], {unpack(ARGV, effect + 6, effect + 1 + tonumber(ARGV[effect + 1]))}, ARGV[effect + 3], tonumber(ARGV[effect + 4]), ARGV[effect + 5])
+    end
   end
 end
+if #inOrder > 0 then native(left) end
 confirm()
 return out

@@ -43,6 +43,7 @@ const (
 	HandedOver          // to another queue, since its class has no handler or only a share of it is run
 	Left                // in its queue, since its class has no handler
 	Expired             // not run and dropped, since it was late
+	Held                // not run, since a limit had no room
 
 	Failed // with Error or Panic; what becomes of the job follows
 	Retried
@@ -93,6 +94,7 @@ var rows = [outcomes]row{
 	HandedOver:   {name: "handed", text: "job handed over", level: detail, to: ToBack, sends: true, kind: "class handed over", state: "quiet"},
 	Left:         {name: "left", text: "job left in its queue", level: detail, to: ToBack, sends: true, kind: "class left", state: "quiet"},
 	Expired:      {name: "expired", text: "job dropped: it has expired", level: info, to: ToNone, sends: true, kind: "job expired", state: "stopped"},
+	Held:         {name: "held", text: "job held: a limit has no room", level: detail},
 	Failed:       {name: "failed", kind: "job failed", state: "warning"},
 	Retried:      {name: "retried", logged: "retry", text: "job failed", level: warn, to: ToRetry, sends: true, kind: "job retried", state: "restarting", counts: true},
 	Died:         {name: "died", logged: "dead", text: "job failed", level: failure, to: ToDead, sends: true, kind: "job died", state: "danger", counts: true},

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/script"
 	"github.com/troupehq/troupe/internal/test/difftest"
 )
@@ -139,6 +140,22 @@ var scriptTries = map[string]difftest.Try{
 			args = append(args, i+1, holders.Draw(t, "jid"))
 		}
 		return names, args
+	},
+	"internal/job/letin": func(t *rapid.T) ([]string, []any) {
+		how := rapid.SampledFrom([]string{"due", "force", "back"}).Draw(t, "how")
+		args := []any{"troupe:", rapid.SampledFrom([]int{0, 1, 3, 100}).Draw(t, "most"), how}
+		if how != "due" {
+			args = add(args, rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")...)
+		}
+		return []string{"troupe:held"}, args
+	},
+	"internal/job/define": func(t *rapid.T) ([]string, []any) {
+		text := rapid.SampledFrom([]string{"1", "5 2", "3 throttled"}).Draw(t, "text")
+		how := rapid.SampledFrom([]string{"start", "keep", "set", "reset"}).Draw(t, "how")
+		if how == "reset" {
+			text = ""
+		}
+		return []string{hash}, []any{how, "A|0", text, "B", text}
 	},
 	"inspect/remove": func(t *rapid.T) ([]string, []any) {
 		from := rapid.SampledFrom([]string{"set", "head", "tail"}).Draw(t, "from")
@@ -308,7 +325,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		name, isLua := strings.CutSuffix(filepath.ToSlash(rel), ".lua")
-		if err != nil || !isLua || strings.HasPrefix(name, "fetch/lua/") || strings.HasPrefix(name, "wire/laravel/lua/") || name == "internal/script/bound" || name == "internal/script/unlock" { // heads of others
+		if err != nil || !isLua || strings.HasPrefix(name, "fetch/lua/") || strings.HasPrefix(name, "wire/laravel/lua/") || name == "internal/script/bound" || name == "internal/script/unlock" || name == "internal/job/rules" { // heads of others
 			return err
 		}
 		src, err := os.ReadFile(path)
@@ -321,7 +338,11 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 			return nil
 		}
 		tried++
-		t.Run(name, func(t *testing.T) { pair.Check(t, script.Bound+script.Unlock+string(src), fill, try) })
+		whole, full := script.Bound+script.Unlock+string(src), fill
+		if name == "internal/job/letin" {
+			whole, full = difftest.FixedClock(job.LetInSource()), func(t *rapid.T) [][]any { return append(fill(t), difftest.FillLimits(t)...) }
+		}
+		t.Run(name, func(t *testing.T) { pair.Check(t, whole, full, try) })
 		return nil
 	})
 	if err != nil {

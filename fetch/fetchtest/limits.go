@@ -1,0 +1,519 @@
+package fetchtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// Limits checks what a fetch.Effector owes limits, beside Effects: a unit that asks is let in or held in one step, slots are
+// given to others in the step in which their jobs leave, and none is lost with a reply. Its tests run in parallel.
+func Limits(t *testing.T, h Harness) {
+	for name, test := range map[string]func(*rig){
+		"at once":                atOnce,
+		"a rate":                 rated,
+		"all rules or none":      allOrNone,
+		"a slot that is kept":    keptSlot,
+		"a run that goes on":     renamedSlot,
+		"room in any case":       forcedSlot,
+		"a queue that refuses":   refusedHeld,
+		"a limit that is not":    noLimit,
+		"keys of the wrong type": spoiledLimit,
+		"a fence":                fencedAsk,
+		"large jobs":             largeAsk,
+		"a paused queue":         pausedHeld,
+		"hundreds in a call":     manyAsks,
+		"back and by force":      releasedHeld,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(setUp(t, h))
+		})
+	}
+	for _, op := range limitOps {
+		for _, kind := range []fault{cutBefore, cutAfter, late} {
+			t.Run("lost reply/"+op.name+", "+kind.String(), func(t *testing.T) {
+				t.Parallel()
+				lostReply(setUp(t, h), op, kind, -1)
+			})
+		}
+		t.Run("lost reply/"+op.name+", client repeats silently", func(t *testing.T) {
+			t.Parallel()
+			lostReply(setUp(t, h), op, cutAfter, 3)
+		})
+	}
+}
+
+// base begins the keys of the limits of queue a.
+func (r *rig) base() string { return keys.LimitBase("a", r.TwoSteps) }
+
+// limit sets what a limit allows.
+func (r *rig) limit(name, text string) {
+	r.t.Helper()
+	r.must("set a limit", r.rdb.HSet(r.ctx, keys.Limits(r.base()), name, text).Err())
+}
+
+// ask is a move of a unit that asks rules; its payload is its jid, and its number its age.
+func (r *rig) ask(u fetch.Unit, rules ...string) fetch.Move {
+	age := 0
+	_, _ = fmt.Sscanf(string(u.Payload[1:]), "%d", &age)
+	jid := string(u.Payload[:min(len(u.Payload), 20)])
+	return fetch.Move{Unit: u, To: fetch.ToStay, Stay: &fetch.Stay{}, Effects: &fetch.Effects{Rules: &job.Rules{
+		Base: r.base(), IDs: rules, JID: jid, Age: float64(age), Lease: 30 * time.Second,
+	}}}
+}
+
+// asks are such moves, settled; in are the units that were let in.
+func (r *rig) asks(f fetch.Fetcher, units []fetch.Unit, rules ...string) (moves []fetch.Move, in []string) {
+	r.t.Helper()
+	for _, u := range units {
+		moves = append(moves, r.ask(u, rules...))
+	}
+	r.settle(f, moves...)
+	for _, m := range moves {
+		if m.Stay.Done {
+			in = append(in, string(m.Unit.Payload))
+		} else if m.Stay.Held == "" {
+			r.t.Errorf("%q was not let in, and nobody says what holds it", m.Unit.Payload)
+		}
+	}
+	return moves, in
+}
+
+// leaving is a move of a unit that is done and leaves its rules.
+func (r *rig) leaving(asked fetch.Move) fetch.Move {
+	rules := *asked.Effects.Rules
+	return fetch.Move{Unit: asked.Unit, To: fetch.ToNone, Effects: &fetch.Effects{Rules: &rules}}
+}
+
+// held are the jobs that a rule holds, the oldest first.
+func (r *rig) held(rule string) (all []string) {
+	r.t.Helper()
+	members, err := r.rdb.ZRange(r.ctx, keys.Held(r.base(), rule), 0, -1).Result()
+	r.must("list what is held", err)
+	for _, m := range members {
+		h, ok := job.ParseHeld(m)
+		if !ok {
+			r.t.Errorf("held: %q", m)
+		}
+		all = append(all, string(h.Payload))
+	}
+	return all
+}
+
+// slots are who has a slot of a rule.
+func (r *rig) slots(rule string) []string {
+	r.t.Helper()
+	all, err := r.rdb.ZRange(r.ctx, keys.Slots(r.base(), rule), 0, -1).Result()
+	r.must("list slots", err)
+	slices.Sort(all)
+	return all
+}
+
+// atOnce: so many are let in, the others are held and come in order of their age as others leave.
+func atOnce(r *rig) {
+	r.limit("two", "2")
+	names := r.push("a", 6)
+	f := r.fetcher(fetch.Strict{"a"})
+	moves, in := r.asks(f, r.take(f, 6), "two:x")
+	equal(r.t, "let in", in, names[:2])
+	equal(r.t, "held", r.held("two:x"), names[2:])
+	equal(r.t, "slots", r.slots("two:x"), names[:2])
+	if moves[2].Stay.Held != "two:x" {
+		r.t.Errorf("the third is held by %q", moves[2].Stay.Held)
+	}
+	rules, err := r.rdb.ZRange(r.ctx, keys.HeldRules(r.base()), 0, -1).Result()
+	r.must("list rules", err)
+	equal(r.t, "rules that hold", rules, []string{"two:x"})
+	for k := 0; k < 4; k += 2 { // two leave in one call: two come, the older one first
+		r.settle(f, r.leaving(moves[k]), r.leaving(moves[k+1]))
+		equal(r.t, "slots", r.slots("two:x"), names[k+2:k+4])
+		next, in := r.asks(f, r.take(f, 6), "two:x")
+		equal(r.t, "let in", in, names[k+2:k+4])
+		copy(moves[k+2:], next)
+	}
+	r.push("a", 1) // a newcomer
+	_, in = r.asks(f, r.take(f, 1), "two:x")
+	equal(r.t, "a newcomer that is let in", in, nil)
+	r.settle(f, fetch.Move{Unit: moves[4].Unit, To: fetch.ToRetry, Score: 1, Effects: r.leaving(moves[4]).Effects}, r.leaving(moves[5]))
+	next, in := r.asks(f, r.take(f, 6), "two:x")
+	equal(r.t, "let in", in, names[:1])
+	r.settle(f, r.leaving(next[0]))
+	equal(r.t, "slots", r.slots("two:x"), nil)
+	if n := r.rdb.Exists(r.ctx, keys.HeldRules(r.base()), keys.Held(r.base(), "two:x")).Val(); n != 0 {
+		r.t.Error("a rule holds nothing and is still known to hold")
+	}
+	r.members(fetch.ToRetry, "a 4@1")
+	r.close(f)
+}
+
+// rated: a burst is let in, then one for each token; what was let in and has not come is not counted twice.
+func rated(r *rig) {
+	r.limit("rate", "3 1000")
+	names := r.push("a", 6)
+	f := r.fetcher(fetch.Strict{"a"})
+	moves, in := r.asks(f, r.take(f, 6), "rate")
+	equal(r.t, "let in", in, names[:3])
+	equal(r.t, "held", r.held("rate"), names[3:])
+	r.settle(f, r.leaving(moves[0])) // of a rate nothing is given back
+	equal(r.t, "held", r.held("rate"), names[3:])
+	r.limit("rate", "4 0.001") // its tokens are back soon, but it has spent thousands of seconds
+	r.must("forget what was spent", r.rdb.Del(r.ctx, keys.Rate(r.base(), "rate")).Err())
+	n, next, err := job.LetIn(r.ctx, r.rdb, r.base(), 100)
+	r.must("let in", err)
+	if n != 0 {
+		r.t.Errorf("%d were let in before the rule was due (in %v)", n, next)
+	}
+	r.settle(f, r.leaving(moves[1]))
+	equal(r.t, "on their way", r.slots("rate"), names[3:])
+	_, in = r.asks(f, r.take(f, 3), "rate")
+	equal(r.t, "let in", in, names[3:])
+	equal(r.t, "on their way", r.slots("rate"), nil)
+	r.settle(f, fetch.Move{Unit: moves[2].Unit, To: fetch.ToNone})
+}
+
+// allOrNone: a job that one of its rules refuses has no slot of the others, and one that is let in has all.
+func allOrNone(r *rig) {
+	r.limit("wide", "3")
+	r.limit("narrow", "1")
+	names := r.push("a", 3)
+	f := r.fetcher(fetch.Strict{"a"})
+	moves, in := r.asks(f, r.take(f, 3), "wide", "narrow")
+	equal(r.t, "let in", in, names[:1])
+	equal(r.t, "slots of the wide one", r.slots("wide"), names[:1])
+	equal(r.t, "held", r.held("narrow"), names[1:])
+	equal(r.t, "held by the wide one", r.held("wide"), nil)
+	r.limit("wide", "1") // full, and the job that the narrow one lets in waits for it from here on
+	r.must("take the wide one", r.rdb.ZAdd(r.ctx, keys.Slots(r.base(), "wide"), inAnHour("another")).Err())
+	r.settle(f, r.leaving(moves[0]))
+	equal(r.t, "slots of the narrow one", r.slots("narrow"), nil)
+	equal(r.t, "held by the wide one", r.held("wide"), names[1:])
+	equal(r.t, "queue", r.queued("a"), nil)
+	r.must("free the wide one", r.rdb.Del(r.ctx, keys.Slots(r.base(), "wide")).Err())
+	for _, name := range names[1:] {
+		n, err := job.Release(r.ctx, r.rdb, r.base(), "wide", 0, false) // looks, and lets none in by force
+		if err != nil || n != 0 {
+			r.t.Errorf("%d were let in, %v", n, err)
+		}
+		r.until("the rule is due", func() bool {
+			n, _, err := job.LetIn(r.ctx, r.rdb, r.base(), 100)
+			r.must("let in", err)
+			return n == 1
+		})
+		next, in := r.asks(f, r.take(f, 3), "wide", "narrow")
+		equal(r.t, "let in", in, []string{name})
+		rest := r.held("wide")
+		r.settle(f, r.leaving(next[0]))
+		if len(rest) > 0 {
+			equal(r.t, "slots", r.slots("wide"), rest)
+			next, in = r.asks(f, r.take(f, 3), "wide", "narrow")
+			equal(r.t, "let in", in, rest)
+			r.settle(f, r.leaving(next[0]))
+			break
+		}
+	}
+	r.close(f)
+}
+
+// keptSlot: a job that goes back to its queue keeps its slot for a while, for itself alone.
+func keptSlot(r *rig) {
+	r.limit("one", "1")
+	names := r.push("a", 2)
+	f := r.fetcher(fetch.Strict{"a"})
+	moves, _ := r.asks(f, r.take(f, 2), "one")
+	back := r.leaving(moves[0])
+	back.To, back.Effects.Rules.Keep = fetch.ToQueue, time.Minute
+	r.settle(f, back)
+	equal(r.t, "slots", r.slots("one"), names[:1])
+	next, in := r.asks(f, r.take(f, 2), "one")
+	equal(r.t, "let in", in, names[:1])
+	equal(r.t, "held", r.held("one"), names[1:])
+	r.settle(f, r.leaving(next[0]))
+	last, _ := r.asks(f, r.take(f, 2), "one")
+	r.settle(f, r.leaving(last[0]))
+	r.close(f)
+}
+
+// renamedSlot: the slot of a run that was given up is that of another name, for which there is room as long as it lives.
+func renamedSlot(r *rig) {
+	r.limit("one", "1")
+	r.push("a", 1)
+	f := r.fetcher(fetch.Strict{"a"})
+	moves, _ := r.asks(f, r.take(f, 1), "one")
+	given := r.leaving(moves[0])
+	given.To, given.Effects.Rules.Keep, given.Effects.Rules.As = fetch.ToBack, time.Minute, "a 0~1"
+	r.settle(f, given)
+	equal(r.t, "slots", r.slots("one"), []string{"a 0~1"})
+	_, in := r.asks(f, r.take(f, 1), "one")
+	equal(r.t, "let in", in, nil)
+	equal(r.t, "held", r.held("one"), []string{"a 0"})
+	r.close(f)
+}
+
+// forcedSlot: a job that runs takes a slot again that Redis has forgotten.
+func forcedSlot(r *rig) {
+	r.limit("one", "1")
+	names := r.push("a", 2)
+	f := r.fetcher(fetch.Strict{"a"})
+	u := r.take(f, 2)
+	first, _ := r.asks(f, u[:1], "one")
+	r.must("forget the slot", r.rdb.Del(r.ctx, keys.Slots(r.base(), "one")).Err())
+	second, in := r.asks(f, u[1:], "one")
+	equal(r.t, "let in", in, names[1:])
+	again := r.ask(u[0], "one")
+	again.Effects.Rules.Force = true
+	r.settle(f, again)
+	if !again.Stay.Done {
+		r.t.Error("a job that runs got no slot")
+	}
+	equal(r.t, "slots", r.slots("one"), names)
+	r.settle(f, r.leaving(first[0]), r.leaving(second[0]))
+	r.close(f)
+}
+
+// refusedHeld: what its queue refuses stays held, behind the others.
+func refusedHeld(r *rig) {
+	if r.TwoSteps {
+		return // each queue has limits of its own
+	}
+	r.limit("one", "1")
+	r.push("b", 1)
+	r.push("a", 2)
+	f := r.fetcher(fetch.Strict{"b", "a"})
+	u := r.take(f, 3)
+	first, in := r.asks(f, u[2:], "one") // a 1
+	equal(r.t, "let in", in, []string{"a 1"})
+	_, _ = r.asks(f, u[:2], "one")
+	equal(r.t, "held", r.held("one"), []string{"b 0", "a 0"})
+	repair := r.spoil("b")
+	r.settle(f, r.leaving(first[0]))
+	equal(r.t, "slots", r.slots("one"), []string{"a 0"})
+	equal(r.t, "held", r.held("one"), []string{"b 0"})
+	repair()
+	next, in := r.asks(f, r.take(f, 1), "one")
+	equal(r.t, "let in", in, []string{"a 0"})
+	r.settle(f, r.leaving(next[0]))
+	next, in = r.asks(f, r.take(f, 1), "one")
+	equal(r.t, "let in", in, []string{"b 0"})
+	r.settle(f, r.leaving(next[0]))
+	r.close(f)
+}
+
+// noLimit: a limit that Redis does not know, and one of 0, let nobody in.
+func noLimit(r *rig) {
+	r.limit("closed", "0")
+	r.push("a", 2)
+	f := r.fetcher(fetch.Strict{"a"})
+	u := r.take(f, 2)
+	r.asks(f, u[:1], "closed")
+	r.asks(f, u[1:], "unknown:7")
+	equal(r.t, "held", append(r.held("closed"), r.held("unknown:7")...), []string{"a 0", "a 1"})
+	r.close(f)
+}
+
+// spoiledLimit: a key of the wrong type is an error, and the unit stays in hand.
+func spoiledLimit(r *rig) {
+	r.limit("one", "1")
+	r.push("a", 1)
+	f := r.fetcher(fetch.Strict{"a"})
+	u := r.take(f, 1)
+	for _, key := range []string{keys.Slots(r.base(), "one"), keys.Held(r.base(), "one"), keys.HeldRules(r.base())} {
+		r.must("spoil", r.rdb.LPush(r.ctx, key, "x").Err())
+		m := r.ask(u[0], "one")
+		if _, err := f.Settle(r.ctx, []fetch.Move{m}); err == nil || !strings.Contains(err.Error(), key) {
+			r.t.Errorf("with %s of the wrong type: %v", key, err)
+		}
+		if m.Stay.Done {
+			r.t.Error("it was let in all the same")
+		}
+		r.must("free the key", r.rdb.Del(r.ctx, key).Err())
+	}
+	moves, in := r.asks(f, u, "one")
+	equal(r.t, "let in", in, []string{"a 0"})
+	r.settle(f, r.leaving(moves[0]))
+	r.close(f)
+}
+
+// fencedAsk: what is somebody else's is not asked for.
+func fencedAsk(r *rig) {
+	r.limit("one", "1")
+	r.push("a", 1)
+	f := r.dying("dying", fetch.Strict{"a"})
+	u := r.take(f, 1)
+	r.rescueUntil("the unit is back", func() bool { return len(r.queued("a")) == 1 })
+	m := r.ask(u[0], "one")
+	for range 2 {
+		if results, err := f.Settle(r.ctx, []fetch.Move{m}); err == nil && results[0] == fetch.Moved {
+			r.t.Error("a unit that is somebody else's was let in or held")
+		}
+	}
+	equal(r.t, "slots", append(r.slots("one"), r.held("one")...), nil)
+}
+
+// largeAsk: large jobs are named, and held whole.
+func largeAsk(r *rig) {
+	r.limit("one", "1")
+	var names []string
+	for i := range 2 {
+		names = append(names, fmt.Sprintf("a %d %s", i, strings.Repeat("x", 300<<10)))
+		r.must("push", r.Push(r.ctx, r.rdb, "a", []byte(names[i])))
+	}
+	f := r.fetcher(fetch.Strict{"a"})
+	moves, in := r.asks(f, r.takeAll(f, 2), "one")
+	equal(r.t, "let in", in, names[:1])
+	equal(r.t, "held", r.held("one"), names[1:])
+	r.settle(f, r.leaving(moves[0]))
+	next, in := r.asks(f, r.take(f, 1), "one")
+	equal(r.t, "let in", in, names[1:])
+	r.settle(f, r.leaving(next[0]))
+	r.close(f)
+}
+
+// pausedHeld: a job of a paused queue goes back there, and has no slot.
+func pausedHeld(r *rig) {
+	if r.TwoSteps {
+		return // the set of paused queues is in another slot
+	}
+	r.limit("one", "1")
+	r.push("a", 2)
+	f := r.fetcher(fetch.Strict{"a"})
+	moves, _ := r.asks(f, r.take(f, 2), "one")
+	r.pause("a", true)
+	r.settle(f, r.leaving(moves[0]))
+	equal(r.t, "queue", r.queued("a"), []string{"a 1"})
+	equal(r.t, "slots", r.slots("one"), nil)
+	r.pause("a", false)
+	next, in := r.asks(f, r.take(f, 1), "one")
+	equal(r.t, "let in", in, []string{"a 1"})
+	r.settle(f, r.leaving(next[0]))
+	r.close(f)
+}
+
+// manyAsks: bulks are not limited by what one call carries, and no job is overtaken by more than have a slot.
+func manyAsks(r *rig) {
+	r.limit("many", "30")
+	names := r.push("a", 1300)
+	f := r.fetcher(fetch.Strict{"a"})
+	var ran []string
+	for {
+		units := r.takeAll(f, 1300)
+		if len(units) == 0 {
+			break
+		}
+		moves, in := r.asks(f, units, "many")
+		if len(in) > 30 {
+			r.t.Fatalf("%d were let in", len(in))
+		}
+		ran = append(ran, in...)
+		var leave []fetch.Move
+		for i, m := range moves {
+			if m.Stay.Done {
+				leave = append(leave, r.leaving(moves[i]))
+			}
+		}
+		r.settle(f, leave...)
+	}
+	for i, name := range ran {
+		if at := slices.Index(names, name); at < i-30 || at > i+30 {
+			r.t.Errorf("%q ran as number %d", name, i)
+		}
+	}
+	slices.Sort(ran)
+	slices.Sort(names)
+	equal(r.t, "ran", ran, names)
+	r.close(f)
+}
+
+// releasedHeld: held jobs are let in by force, and go back to their queue without a slot.
+func releasedHeld(r *rig) {
+	r.limit("none", "0")
+	names := r.push("a", 5)
+	f := r.fetcher(fetch.Strict{"a"})
+	r.asks(f, r.take(f, 5), "none")
+	n, err := job.Release(r.ctx, r.rdb, r.base(), "none", 2, false)
+	if err != nil || n != 2 {
+		r.t.Errorf("released %d, %v", n, err)
+	}
+	moves, in := r.asks(f, r.take(f, 5), "none")
+	equal(r.t, "let in", in, names[:2])
+	r.settle(f, r.leaving(moves[0]), r.leaving(moves[1]))
+	n, err = job.Release(r.ctx, r.rdb, r.base(), "none", 100, true)
+	if err != nil || n != 3 {
+		r.t.Errorf("sent back %d, %v", n, err)
+	}
+	equal(r.t, "queue", r.queued("a"), names[2:])
+	equal(r.t, "slots", r.slots("none"), nil)
+	r.take(f, 0, r.take(f, 3)...)
+	r.close(f)
+}
+
+// limitOps ask and leave, and are repeated until they succeed.
+var limitOps = []lostOp{
+	{"ask", func(r *rig, f fetch.Fetcher, h *tally) {
+		r.limit("two", "2")
+		var asks []fetch.Move
+		for _, u := range h.inHand {
+			asks = append(asks, r.ask(u, "two"))
+		}
+		h.inHand = nil
+		r.eventually("ask", func(ctx context.Context) error {
+			_, err := f.Settle(ctx, asks)
+			return err
+		})
+		for _, m := range asks {
+			if m.Stay.Done {
+				h.inHand = append(h.inHand, m.Unit)
+			}
+		}
+		if len(h.inHand) != 2 {
+			r.t.Errorf("%d were let in", len(h.inHand))
+		}
+		equal(r.t, "slots", r.slots("two"), payloads(h.inHand))
+		equal(r.t, "held", r.held("two"), []string{"a 2", "a 3", "a 4", "a 5"})
+		r.releaseAll("two", h, 2)
+	}},
+	{"leave", func(r *rig, f fetch.Fetcher, h *tally) {
+		r.limit("two", "2")
+		var asks []fetch.Move
+		for _, u := range h.inHand {
+			asks = append(asks, r.ask(u, "two"))
+		}
+		h.inHand = nil
+		r.eventually("ask", func(ctx context.Context) error {
+			_, err := f.Settle(ctx, asks)
+			return err
+		})
+		r.eventually("leave", func(ctx context.Context) error {
+			_, err := f.Settle(ctx, []fetch.Move{r.leaving(asks[0]), r.leaving(asks[1])})
+			return err
+		})
+		equal(r.t, "slots", r.slots("two"), []string{"a 2", "a 3"})
+		equal(r.t, "held", r.held("two"), []string{"a 4", "a 5"})
+		h.want = append(h.want, "a 2", "a 3") // they come again
+		r.releaseAll("two", h, 4)
+	}},
+}
+
+// releaseAll has the held jobs come again, from number first on.
+func (r *rig) releaseAll(rule string, h *tally, first int) {
+	for i := first; i < 6; i++ {
+		h.want = append(h.want, fmt.Sprintf("a %d", i))
+	}
+	if n, err := job.Release(r.ctx, r.rdb, r.base(), rule, 100, true); err != nil || n != 6-first {
+		r.t.Errorf("sent back %d of %d, %v", n, 6-first, err)
+	}
+}
+
+// inAnHour is a slot that lives for long.
+func inAnHour(jid string) redis.Z {
+	return redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: jid}
+}

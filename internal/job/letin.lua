@@ -1,0 +1,33 @@
+-- letin lets held jobs in. Behind rules.
+--
+-- KEYS[1]  BASEheld
+-- ARGV[1]  BASE; ARGV[2] how many jobs at most; ARGV[3] 'due' for the rules that are due, 'force' to let jobs in for which
+--          there is no room, 'back' to send them back to their queues without slots; ARGV[4..] the rules, of force and back
+--
+-- Returns how many jobs were let in, and of due in how many ms the next rule is due, -1 if none holds jobs.
+
+local base, most, how, count = ARGV[1], tonumber(ARGV[2]), ARGV[3], 0
+local ids = {unpack(ARGV, 4)}
+if how == 'due' then
+  local some = pcall('ZRANGEBYSCORE', KEYS[1], '-inf', stamp(now()), 'LIMIT', '0', '1000')
+  ids = text(some) and {} or some
+end
+for _, id in ipairs(ids) do
+  local r = rule(base, id)
+  r.holds = true
+  if most > 0 and how ~= 'back' then
+    local n = letIn(r, how == 'force' and most or math.min(most, 16), how == 'force')
+    count, most = count + n, most - n
+  elseif most > 0 then
+    local some = pcall('ZRANGE', r.held, '-' .. most, '-1')
+    for i = text(some) and 0 or #some, 1, -1 do
+      local header, bytes = string.match(some[i], '^%S+ ([^\n]*)\n(.*)$')
+      local ok, what = native(cjson.decode, header or '')
+      if ok and type(what) == 'table' and #what > 2 and not back(r, some[i], what, bytes) then count, most = count + 1, most - 1 end
+    end
+  end
+  due(r)
+end
+local first, wait = pcall('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES'), -1
+if not text(first) and first[2] then wait = math.max(0, math.ceil((tonumber(first[2]) - now()) * 1000)) end
+return {count, wait}

@@ -1,0 +1,281 @@
+package job
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
+)
+
+// RulesHead is the head of scripts that know limits.
+//
+//go:embed rules.lua
+var RulesHead string
+
+//go:embed letin.lua
+var letInSource string
+
+var letInScript = script.New("job.letin", LetInSource())
+
+// LetInSource is the whole script letin.
+func LetInSource() string {
+	return `local call, pcall = redis.call, redis.pcall
+local function text(reply) return type(reply) == 'table' and reply.err or nil end
+` + RulesHead + letInSource
+}
+
+//go:embed define.lua
+var defineSource string
+
+var defineScript = script.New("job.define", defineSource)
+
+// Define is what becomes of the text of a limit.
+type Define string
+
+const (
+	DefineStart Define = "start" // as a configuration says, unless it was set by hand
+	DefineKeep  Define = "keep"  // likewise, where Redis has none
+	DefineSet   Define = "set"   // by hand
+	DefineReset Define = "reset" // no more by hand; the text is ""
+)
+
+// DefineLimits says what limits allow, name -> LimitText, and returns how many of them are there now.
+func DefineLimits(ctx context.Context, rdb redis.UniversalClient, base string, how Define, texts map[string]string) (int, error) {
+	args := []any{string(how)}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		args = append(args, name, texts[name])
+	}
+	n, err := defineScript.Run(ctx, rdb, []string{keys.Limits(base)}, args...).Int()
+	if err != nil {
+		return 0, fmt.Errorf("define limits: %w", err)
+	}
+	return n, nil
+}
+
+// LimitTexts are the LimitText of limits, by name as rules have it. Two of one name that differ are an error.
+func LimitTexts(all ...troupe.Limit) (map[string]string, error) {
+	texts := map[string]string{}
+	for i := range all {
+		name, text := ruleName(&all[i]), LimitText(all[i])
+		if other, ok := texts[name]; ok && other != text {
+			return nil, fmt.Errorf("limit %q is there twice: %q and %q, expected one of each name", all[i].Name, other, text)
+		}
+		texts[name] = text
+	}
+	return texts, nil
+}
+
+// Rules are the limits that a job is under, and what its move asks of them.
+type Rules struct {
+	Base string // of the keys; see keys.LimitBase
+	// IDs are NAME:KEY, or NAME, in their order.
+	IDs []string
+	// Slots are the keys of their slots, "" of a rate: its jobs have none while they run.
+	Slots []string
+	JID   string
+	Age float64 // enqueued_at of the job in seconds, by which held jobs are sorted
+
+	// Of a move that asks: how long a slot lives, and whether there is room in any case, for a slot that Redis has
+	// forgotten.
+	Lease time.Duration
+	Force bool
+	// Of another move, which ends the slots: they live for so long more, for a job that comes again at once; or they are of
+	// another name, for a run that was given up and goes on.
+	Keep time.Duration
+	As   string
+}
+
+// LimitText is what a limit allows, as Redis has it: "N" at once, or "BURST SECONDS" for one in so many seconds; see rules.lua.
+func LimitText(l troupe.Limit) string {
+	if l.AtOnce > 0 {
+		if l.Throttled {
+			return strconv.Itoa(l.AtOnce) + " throttled"
+		}
+		return strconv.Itoa(l.AtOnce)
+	}
+	per := cmp.Or(l.Per, time.Second)
+	burst := cmp.Or(l.Burst, max(1, int(float64(l.Rate)*0.01/per.Seconds())))
+	return strconv.Itoa(burst) + " " + strconv.FormatFloat(per.Seconds()/float64(l.Rate), 'f', -1, 64)
+}
+
+// ruleName is the name of a limit in rules, where the first colon ends it.
+func ruleName(l *troupe.Limit) string { return strings.ReplaceAll(l.Name, ":", "%3A") }
+
+// RulesOf are the rules of a job under these limits.
+func RulesOf(p *troupe.Payload, base string, all ...*troupe.Limit) (*Rules, error) {
+	r := &Rules{Base: base, JID: p.JID()}
+	if r.JID == "" {
+		r.JID = fmt.Sprintf("~%x", sha256.Sum256(p.Bytes()))
+	}
+	for _, l := range all {
+		id, err := ruleOf(l, p)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(r.IDs, id) { // of the class and of the queue
+			continue
+		}
+		slots := ""
+		switch name, key, _ := strings.Cut(id, ":"); {
+		case l.Throttled:
+			slots = keys.Throttled(strings.ReplaceAll(name, "%3A", ":"), key)
+		case l.Rate == 0:
+			slots = keys.Slots(base, id)
+		}
+		r.IDs, r.Slots = append(r.IDs, id), append(r.Slots, slots)
+	}
+	return r, nil
+}
+
+// ruleOf is the rule of a limit that counts a job.
+func ruleOf(l *troupe.Limit, p *troupe.Payload) (string, error) {
+	name, key := ruleName(l), ""
+	switch {
+	case l.Key != nil:
+		var err error
+		if key, err = l.Key(p); err != nil {
+			return "", fmt.Errorf("the key of limit %q: %w", l.Name, err)
+		}
+	case l.By != "":
+		args, err := decodeArgs(p.Args())
+		if err != nil {
+			return "", err
+		}
+		v, ok := at(args, l.By)
+		if !ok {
+			return "", fmt.Errorf("limit %q: By is %q, expected a place that the arguments have", l.Name, l.By)
+		}
+		if text, ok := v.(string); ok {
+			key = text
+		} else if text, err := EncodeJSON(v); err == nil {
+			key = string(text)
+		}
+	default:
+		return name, nil
+	}
+	return name + ":" + ruleKey(key), nil
+}
+
+// maxRuleKey is how long the key of a rule is at most, encoded.
+const maxRuleKey = 200
+
+// ruleKey writes a key without white space. A long one ends with the SHA-256 of it.
+func ruleKey(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		if c := key[i]; c <= ' ' || c >= 0x7f || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	if text := b.String(); len(text) <= maxRuleKey {
+		return text
+	}
+	return fmt.Sprintf("%s~%x", strings.TrimRight(b.String()[:100], "%0123456789ABCDEF"), sha256.Sum256([]byte(key)))
+}
+
+// Header is what is said of a held job in front of its bytes: the key of the list that it goes back to, the name of its queue if
+// that may be new to the set of all queues, its jid and rules.
+func (r *Rules) Header(list, queue string) ([]byte, error) {
+	return EncodeJSON(append([]string{list, queue, r.JID}, r.IDs...))
+}
+
+// HeldJob is a job that a limit holds.
+type HeldJob struct {
+	List, Queue, JID string // as Header has them
+	Rules            []string
+	Payload          []byte
+}
+
+// ParseHeld reads a member of the zset of held jobs.
+func ParseHeld(member string) (h HeldJob, ok bool) {
+	head, payload, ok := strings.Cut(member, "\n")
+	_, header, found := strings.Cut(head, " ")
+	var what []string
+	if !ok || !found || json.Unmarshal([]byte(header), &what) != nil || len(what) < 4 {
+		return h, false
+	}
+	return HeldJob{List: what[0], Queue: what[1], JID: what[2], Rules: what[3:], Payload: []byte(payload)}, true
+}
+
+// LetIn lets up to most jobs in of the rules that are due, and tells when the next one is; below 0: none holds jobs.
+func LetIn(ctx context.Context, rdb redis.UniversalClient, base string, most int) (n int, next time.Duration, err error) {
+	return letIn(ctx, rdb, base, most, "due")
+}
+
+// Release lets up to most jobs of a rule in for which there is no room, the oldest first. With back they go back to their
+// queues without a slot.
+func Release(ctx context.Context, rdb redis.UniversalClient, base, rule string, most int, back bool) (int, error) {
+	how := "force"
+	if back {
+		how = "back"
+	}
+	n, _, err := letIn(ctx, rdb, base, most, how, rule)
+	return n, err
+}
+
+func letIn(ctx context.Context, rdb redis.UniversalClient, base string, most int, how string, rules ...any) (int, time.Duration, error) {
+	args := append([]any{base, most, how}, rules...)
+	reply, err := letInScript.Run(ctx, rdb, []string{keys.HeldRules(base)}, args...).Int64Slice()
+	if err != nil || len(reply) != 2 {
+		return 0, 0, fmt.Errorf("let held jobs in: %w", cmp.Or(err, fmt.Errorf("reply %v", reply)))
+	}
+	return int(reply[0]), time.Duration(reply[1]) * time.Millisecond, nil
+}
+
+// RenewSlots has the slots of jobs that run live for life from now on, and returns the rules of each whose slots are gone: they
+// are not taken again here, since the job may have ended meanwhile.
+func RenewSlots(ctx context.Context, rdb redis.UniversalClient, jobs []*Rules, life time.Duration) (gone map[*Rules]*Rules, err error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	now, err := rdb.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("renew the slots of running jobs: %w", err)
+	}
+	pipe := rdb.Pipeline()
+	type slot struct {
+		of   *Rules
+		i    int
+		done *redis.IntCmd
+	}
+	var all []slot
+	for _, r := range jobs {
+		for i, key := range r.Slots {
+			if key != "" {
+				score := float64(now.Add(life).UnixMicro()) / 1e6
+				all = append(all, slot{r, i, pipe.ZAddArgs(ctx, key, redis.ZAddArgs{XX: true, Ch: true, Members: []redis.Z{{Score: score, Member: cmp.Or(r.As, r.JID)}}})})
+			}
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("renew the slots of running jobs: %w", err)
+	}
+	gone = map[*Rules]*Rules{}
+	for _, s := range all {
+		if s.done.Val() > 0 {
+			continue
+		}
+		g := gone[s.of]
+		if g == nil {
+			g = &Rules{Base: s.of.Base, JID: s.of.JID, Age: s.of.Age, Lease: life, Force: true}
+			gone[s.of] = g
+		}
+		g.IDs, g.Slots = append(g.IDs, s.of.IDs[s.i]), append(g.Slots, s.of.Slots[s.i])
+	}
+	return gone, nil
+}

@@ -1,0 +1,174 @@
+-- rules is the head of the scripts that know limits: settle, admit and letin. Behind call, pcall and text.
+--
+-- A rule is NAME:KEY, a limit and what it counts together. BASE begins the keys, which are no KEYS: on a cluster they are in
+-- the slot of their queue.
+-- BASElimits      hash: NAME -> 'N' (so many at once) or 'DEPTH SECONDS' (one in so many seconds, after a pause DEPTH); words
+--                 may follow. A limit that is not there lets nobody in
+-- BASEslots:RULE  zset: jid -> when its slot ends, in seconds; of a rate those that were let in and have not started yet
+-- BASErate:RULE   when all tokens of a rate are back, in seconds
+-- BASEheld:RULE   zset of the jobs that the rule holds: 'SEQ HEADER\nBYTES', the oldest first. HEADER is a JSON array: key of
+--                 the list that the job goes to, name of the queue if it may be new to the set of all queues, else '', jid, rules
+-- BASEheld        zset of the rules that hold jobs, by when the leader looks at them
+
+local native, rules, inOrder, clock = _G.pcall, {}, {}, nil
+
+local function now()
+  if not clock then
+    local t = call('TIME')
+    clock = t[1] + t[2] / 1000000
+  end
+  return clock
+end
+
+local function stamp(seconds) return string.format('%.6f', seconds) end
+
+local function numeric(reply) return type(reply) ~= 'table' and tonumber(reply or nil) or 0 end
+
+local function rule(base, id)
+  local r = rules[id]
+  if not r then
+    local name, key = string.match(id, '^([^:]*):?(.*)$')
+    local def = pcall('HGET', base .. 'limits', name)
+    def = type(def) == 'string' and def or ''
+    local limit, every = string.match(def, '^([%d.]+) ?([%d.]*)')
+    r = {base = base, id = id, limit = tonumber(limit) or 0, every = tonumber(every)}
+    r.slots, r.held, r.rate = base .. 'slots:' .. id, base .. 'held:' .. id, base .. 'rate:' .. id
+    if string.find(def, ' throttled', 1, true) then -- as the gem sidekiq-throttled names them
+      r.slots = 'throttled:' .. string.gsub(name, '%%3A', ':') .. ':concurrency.v2' .. (key ~= '' and ':' .. key or '')
+    end
+    rules[id], inOrder[#inOrder + 1] = r, r
+  end
+  return r
+end
+
+-- room is how many jobs may enter.
+local function room(r)
+  if not r.n then
+    pcall('ZREMRANGEBYSCORE', r.slots, '-inf', stamp(now()))
+    r.n = r.limit - numeric(pcall('ZCARD', r.slots))
+    if r.every then
+      r.back = math.max(numeric(pcall('GET', r.rate)), now())
+      r.n = math.min(r.n, math.floor((now() - r.back) / r.every + r.limit + 0.000001))
+    end
+  end
+  return r.n
+end
+
+local function has(r, jid) return type(pcall('ZSCORE', r.slots, jid)) == 'string' end
+
+-- enterRule gives a job a slot for so many seconds; 0 for one of a rate that starts now.
+local function enterRule(r, jid, seconds)
+  local had = has(r, jid)
+  if not had then
+    r.n = room(r) - 1
+    if r.every then
+      r.back = r.back + r.every
+      pcall('SET', r.rate, stamp(r.back), 'PX', string.format('%.0f', (r.back - now()) * 1000 + 1000))
+    end
+  end
+  if seconds > 0 then
+    pcall('ZADD', r.slots, stamp(now() + seconds), jid)
+    pcall('PEXPIRE', r.slots, string.format('%.0f', math.max(600, 2 * seconds) * 1000))
+  elseif had then
+    pcall('ZREM', r.slots, jid)
+    r.n = nil
+  end
+end
+
+local function hold(r, age, member)
+  r.holds = true
+  return text(pcall('ZADD', r.held, age, member))
+end
+
+-- due has the leader look at a rule that holds jobs when room can come by itself, and tells it of a new one.
+local function due(r)
+  if pcall('EXISTS', r.held) ~= 1 then
+    if r.holds then pcall('ZREM', r.base .. 'held', r.id) end
+    return
+  end
+  local at = now() + 5
+  local first = room(r) > 0 and {'', now() + 1} or pcall('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
+  if r.every and numeric(pcall('ZCARD', r.slots)) < r.limit then first = {'', r.back - (r.limit - 1) * r.every} end
+  if not text(first) and first[2] then at = math.min(at, math.max(tonumber(first[2]), now() + 0.002)) end
+  local new = pcall('ZADD', r.base .. 'held', stamp(at), r.id)
+  if new == 1 then pcall('PUBLISH', 'troupe:wakeup', 'limits') end
+end
+
+-- back moves a held job to the end of its list that is popped next.
+local function back(r, member, what, bytes)
+  local err = text(pcall('RPUSH', what[1], bytes))
+  if err then return err end
+  if what[2] ~= '' then pcall('SADD', 'queues', what[2]) end
+  pcall('ZREM', r.held, member)
+end
+
+-- letIn lets up to most jobs in that a rule holds, the oldest first, each with slots of all its rules for a minute. One that
+-- another rule refuses is held by that one; what its queue refuses goes behind the others. With force there is room for all.
+local function letIn(r, most, force)
+  local count = 0
+  r.holds = r.holds or pcall('EXISTS', r.held) == 1
+  while r.holds and most > 0 and (force or room(r) > 0) do
+    local some, ready = pcall('ZRANGE', r.held, '0', string.format('%.0f', math.min(force and most or room(r), most) - 1), 'WITHSCORES'), {}
+    if text(some) or #some == 0 then break end
+    for i = 1, #some, 2 do
+      most = most - 1
+      local header, bytes = string.match(some[i], '^%S+ ([^\n]*)\n(.*)$')
+      local ok, what = native(cjson.decode, header or '')
+      local all, full = {}, nil
+      for k = 4, ok and type(what) == 'table' and #what or 0 do
+        local o = rule(r.base, what[k])
+        all[#all + 1] = o
+        if o ~= r and not force and room(o) <= 0 and not has(o, what[3]) then full = full or o end
+      end
+      if #all == 0 then
+        pcall('ZADD', r.held, stamp(now()), some[i])
+      elseif full then
+        if not hold(full, some[i + 1], some[i]) then pcall('ZREM', r.held, some[i]) end
+        due(full)
+      else
+        if pcall('SISMEMBER', 'paused', what[2]) == 1 then all = {} end -- it waits there, without slots
+        for _, o in ipairs(all) do enterRule(o, what[3], 60) end
+        ready[#ready + 1] = {some[i], what, bytes, all}
+      end
+    end
+    for i = #ready, 1, -1 do -- what comes last is popped next
+      local member, what, bytes, all = unpack(ready[i])
+      if back(r, member, what, bytes) then
+        pcall('ZADD', r.held, stamp(now()), member)
+        for _, o in ipairs(all) do
+          pcall('ZREM', o.slots, what[3])
+          o.n = nil
+        end
+      else
+        count = count + 1
+      end
+    end
+  end
+  return count
+end
+
+-- leave ends the slots of a job, or has them live for so many seconds more; with another name they are that one's.
+local function leave(base, ids, jid, seconds, as)
+  for _, id in ipairs(ids) do
+    local r = rule(base, id)
+    if as ~= '' then
+      if pcall('ZREM', r.slots, jid) == 1 then pcall('ZADD', r.slots, stamp(now() + seconds), as) end
+    elseif seconds > 0 then
+      pcall('ZADD', r.slots, 'XX', stamp(now() + seconds), jid)
+    else
+      pcall('ZREM', r.slots, jid)
+    end
+    r.n, r.left = nil, true
+  end
+end
+
+-- left lets others in behind the jobs that have left.
+local function left()
+  for i = 1, #inOrder do -- letIn knows more of them
+    local r = inOrder[i]
+    if r.left then
+      letIn(r, 16)
+      due(r)
+    end
+  end
+end
