@@ -90,6 +90,7 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 	}
 	d.env.Outage.OK(part)
 	d.renewLocks(ctx)
+	d.keepLimits(ctx)
 	return result, nil
 }
 

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,6 +39,7 @@ type capsule struct {
 	drain   *drain
 	up      func() // called at the first start of the manager
 	onLimit func(limit string)
+	define  func(ctx context.Context) error // tells Redis what the limits of jobs allow
 
 	announce sync.Once
 	maxAge   time.Duration // of a job in the inbox that is started; see newCapsule
@@ -86,6 +88,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		Policy: s.policy, Metrics: d.beats.metrics, Traffic: &c.traffic, Crypt: crypt, Timestamps: d.cfg.Timestamps, DoneLevel: d.cfg.DoneLevel,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.events.publish,
+		QueueLimits: d.cfg.QueueLimits, SlotLife: slotLife(d.cfg.Lease),
 	}
 	c.traffic.Expect(cfg.Queues.List().Names()...)
 	c.mu.Lock()
@@ -100,6 +103,10 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		return nil, err
 	}
 	c.fetcher, c.runs.Reaches, c.runs.Cluster = f, reaches(cfg.Wire, f), redisconn.OnCluster(s.redis)
+	if err := canLimit(c, d.limits); err != nil {
+		return nil, err
+	}
+	c.define = func(ctx context.Context) error { return s.defineLimits(ctx, d.limits, job.DefineStart) }
 	s.capsules = append(s.capsules, c)
 	return c, nil
 }

@@ -73,6 +73,11 @@ type Config struct {
 	// any, Concurrency and Queues must not be set.
 	Capsules []Capsule
 
+	// QueueLimits are how many jobs of a queue, by its bare name, run at once or start in a time, in all processes together,
+	// whatever their class; those of a class are in troupe.Options. They are kept for jobs that this daemon runs, on Sidekiq's
+	// wire and with the reliable fetcher.
+	QueueLimits map[string][]troupe.Limit
+
 	// Timeout is how long a stop waits for running jobs before it requeues
 	// them. Let the platform wait 8 s longer before it kills: Kubernetes waits 30 s, unless
 	// terminationGracePeriodSeconds says more.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
@@ -49,6 +50,7 @@ type Daemon struct {
 	hooks        *hooks
 	deaths       *poison.Deaths
 	events       *events
+	limits       []troupe.Limit
 	doubts       []doubt     // what Start warns of
 	quieting     atomic.Bool // quiet or later, for the hot path
 
@@ -111,7 +113,7 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, fmt.Errorf("config: Client: %w", err)
 	}
 	d := &Daemon{
-		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(),
+		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(), limits: cfg.limits(),
 		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry, cfg.periodicNames()),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}

@@ -33,6 +33,7 @@ type poller struct {
 	env      *env.Env
 	sets     []*dueSet
 	periodic *ticking      // nil without a capsule of Sidekiq's wire
+	limits   int           // the loop of letIn; 0 without such a capsule
 	interval time.Duration // Config.PollInterval
 	each     time.Duration // Config.PollIntervalPerProcess
 
@@ -66,6 +67,8 @@ func newPoller(d *Daemon) *poller {
 		}
 		if s.of == nil {
 			loops = append(loops, func(l *supervised.Loop) { p.note(l, s.sched) }, func(l *supervised.Loop) { p.freeOrphans(l, s) })
+			p.limits = len(loops)
+			loops = append(loops, func(l *supervised.Loop) { p.letIn(l, s) })
 			p.periodic = newTicking(d, s)
 			if p.periodic.loop = len(loops); !cfg.PeriodicElsewhere {
 				loops = append(loops, p.periodic.tick)
@@ -95,6 +98,7 @@ func (p *poller) Receive(ctx actor.Context) {
 	case *actor.Restarting, *actor.Stopping:
 		p.env.Outage.Leave(pollerPart)
 		p.env.Outage.Leave(periodicPart)
+		p.env.Outage.Leave(limitsPart)
 		p.env.Outage.Leave(periodicPart + "/entries")
 		for _, d := range p.sets {
 			p.env.Outage.Leave(d.part())
@@ -168,6 +172,9 @@ func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 			if set == sched.Periodic && p.periodic != nil && p.periodic.s.sched == s && !p.periodic.d.cfg.PeriodicElsewhere {
 				p.periodic.ticker.Stale()
 				p.Wake(p.periodic.loop)
+			}
+			if set == sched.Limits && p.limits > 0 && p.periodic.s.sched == s {
+				p.Wake(p.limits)
 			}
 			for _, d := range sets {
 				if d.set == set && !d.failing.Load() {

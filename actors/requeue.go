@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/event"
@@ -39,6 +40,9 @@ func (c *capsule) requeueQueue(ws []*work.Item) {
 		moves := make([]fetch.Move, len(ws))
 		for i, w := range ws {
 			moves[i] = fetch.Move{Unit: w.Unit, To: fetch.ToQueue}
+			if r, ok := w.Job.(*run.Run); ok {
+				moves[i].Effects = r.Requeued()
+			}
 		}
 		ctx, cancel := env.Within(c.env.Settling)
 		results, err := c.Settle(ctx, moves)

@@ -32,7 +32,11 @@ func (in *intake) open() error {
 	}
 	ctx, cancel := c.env.Call()
 	defer cancel()
-	if err := c.fetcher.Open(ctx); err != nil {
+	err := c.define(ctx)
+	if err == nil {
+		err = c.fetcher.Open(ctx)
+	}
+	if err != nil {
 		c.env.Outage.Failed(c.path("fetcher"), err)
 		return err
 	}

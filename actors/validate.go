@@ -59,6 +59,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("config: %w", err))
 	}
 	errs = append(errs, c.checkPeriodic()...)
+	errs = append(errs, c.checkLimits()...)
 	if _, ok := dialects[c.Metrics]; !ok {
 		bad("Metrics", strconv.Quote(c.Metrics), `"both", "7", "8" or "off", or "" for "both"`)
 	}

@@ -58,6 +58,12 @@ type (
 		JobEvent
 		Expired time.Time // when the last run could have started
 	}
+	// JobHeld says: it was not run, since a limit (troupe.Limit) has no room for it, and is held in Redis until there is. It has
+	// not failed. The event is made only for subscribers.
+	JobHeld struct {
+		JobEvent
+		Rule string // NAME or NAME:KEY of the limit; "" if that is not known
+	}
 	// JobUnresponsive says: its context was cancelled, and it does not end.
 	JobUnresponsive struct {
 		JobEvent

@@ -74,17 +74,18 @@ func (r *Run) Lock() *job.Lock {
 	return r.own.renewed.Load()
 }
 
-// effects are those of the end of the run: its pushes if it is done, and what becomes of its lock, which lives until
-// for so long after that time if the job goes on, or is freed. nil for nothing.
+// effects are those of the end of the run: its pushes if it is done, what becomes of its lock, which lives until
+// for so long after that time if the job goes on, or is freed, and the end of its slots. nil for nothing.
 func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effects {
 	var lock *job.Lock
+	var rules *job.Rules
 	if r.own != nil {
-		lock = r.own.lock
+		lock, rules = r.own.lock, r.own.rules.Load()
 	}
-	if len(pushes) == 0 && lock == nil {
+	if len(pushes) == 0 && lock == nil && rules == nil {
 		return nil
 	}
-	e := &fetch.Effects{Push: pushes, Lock: lock}
+	e := &fetch.Effects{Push: pushes, Lock: lock, Rules: rules}
 	if lock != nil && goesOn {
 		e.Keep = lock.For + max(0, due.Sub(r.ended))
 	}

@@ -43,6 +43,9 @@ type Env struct {
 	Reaches func(queue, key string) error
 	Cluster bool // Redis is one
 
+	QueueLimits map[string][]troupe.Limit // Config.QueueLimits
+	SlotLife    time.Duration             // that a slot of a limit lives without a sign of life
+
 	Crypt           *job.Crypt // opens last arguments; nil without keys
 	Timestamps      troupe.Timestamps
 	DoneLevel       zerolog.Level // Config.DoneLevel
@@ -89,7 +92,7 @@ type Failure struct {
 func (r *Run) publish(e event.Event) {
 	if !r.env.Wanted.Load() {
 		switch e := e.(type) {
-		case event.JobStarted, event.JobDone, event.JobInterrupted:
+		case event.JobStarted, event.JobDone, event.JobInterrupted, event.JobHeld:
 			return
 		case event.JobHandedOver:
 			if !e.First {

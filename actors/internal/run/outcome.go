@@ -59,6 +59,9 @@ func (r *Run) decide() {
 	case r.sent == job.Expired:
 		r.expire()
 		return
+	case r.sent == job.Held:
+		r.heldBy()
+		return
 	case r.sent != job.Done:
 		r.send()
 		return

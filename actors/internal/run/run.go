@@ -38,7 +38,7 @@ type Run struct {
 	handed    bool        // to the settler, or somebody else's
 	acked     bool        // its ack goes with the slot
 	goBroken  bool        // a goroutine of the job panicked
-	sent      job.Outcome // HandedOver, Left or Expired, if it is not to be run here; else Done
+	sent      job.Outcome // HandedOver, Left, Expired or Held, if it is not to be run here; else Done
 
 	job    jobContext
 	began  atomic.Bool // the facts will not change
@@ -55,6 +55,10 @@ type own struct {
 	behind  []*troupe.Payload        // the jobs of a chain behind this one
 	lock    *job.Lock                // of a unique job that holds it until it is done; else nil
 	renewed atomic.Pointer[job.Lock] // that lock while the job runs, for the beat
+
+	limits []*troupe.Limit
+	rules  atomic.Pointer[job.Rules] // of these, once they have let the job in
+	holder string                    // the rule that holds the job, of Held
 }
 
 // facts are what is known of a job once its run has begun. The run that gives another one up
@@ -213,8 +217,8 @@ func (r *Run) perform() {
 		r.handler, ok = r.env.Classes[troupe.AnyClass]
 	}
 	r.job.r = r
-	if job.HasOwn(r.w.Unit.Payload) {
-		r.own = new(own)
+	if limits := r.limits(); limits != nil || job.HasOwn(r.w.Unit.Payload) {
+		r.own = &own{limits: limits}
 	}
 	defer r.job.Cancel(nil)
 	r.began.Store(true)
@@ -260,7 +264,7 @@ func (r *Run) perform() {
 		}
 		return
 	}
-	if r.own != nil && !r.ownStart() {
+	if r.own != nil && !(r.admitted() && r.ownStart()) {
 		return
 	}
 	if r.err = r.env.Crypt.Open(p); r.err != nil { // what is stored of the job is made from its bytes

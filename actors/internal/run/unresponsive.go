@@ -113,6 +113,7 @@ func (r *Run) giveUp(cause error) func() {
 			end.own.lock = nil // freed before the run
 		}
 	}
+	r.handSlots(end)
 	end.freed.Store(true)
 	return func() {
 		if r.env.Ledger.IsOpen(r.w) { // else its outcome is decided already

@@ -29,8 +29,11 @@ const (
 	otherPauseMax = time.Minute
 )
 
-// Periodic is what Lead calls due with, beside the names of sets, for the periodic jobs.
-const Periodic = "periodic"
+// What Lead calls due with beside the names of sets: for the periodic jobs, and for limits that hold jobs.
+const (
+	Periodic = "periodic"
+	Limits   = "limits"
+)
 
 // term is a lock and the sets that its holder leads.
 type term struct {
@@ -47,8 +50,8 @@ type term struct {
 // Lead waits for the leader's lock and holds it, until ctx ends (nil) or Redis fails
 // (an error; call it again after a while). It returns within a second after ctx has
 // ended. While it leads it calls due when members of a set are due: Promote then,
-// until there are no more. It calls due with Periodic when it has begun to lead the schedule, and when a periodic
-// job was changed. due is never called concurrently; it must not block. A Lead waits until the one
+// until there are no more. It calls due with Periodic and Limits when it has begun to lead the schedule, and when a periodic
+// job was changed, or a limit has begun to hold jobs. due is never called concurrently; it must not block. A Lead waits until the one
 // before it has ended.
 //
 // The leader asks Redis every 500 ms, at the next due score, and when a client of
@@ -86,7 +89,8 @@ func (s *Scheduler) Leads(set string) bool {
 }
 
 func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
-	var wake, changed <-chan struct{} // nil while this process does not lead
+	var wake <-chan struct{} // nil while this process does not lead
+	var changed <-chan string
 	silence := func() {}
 	defer func() {
 		silence()
@@ -119,8 +123,8 @@ func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Until(next)):
-		case <-changed:
-			due(Periodic)
+		case what := <-changed:
+			due(what)
 		case <-wake:
 			for _, t := range s.terms {
 				if t.leads.Load() {
@@ -166,6 +170,7 @@ func (s *Scheduler) call(ctx context.Context, t *term, due func(set string)) err
 	}
 	if leads := got.role == leader; t.leads.Swap(leads) != leads && leads && slices.Contains(t.sets, keys.Schedule) {
 		due(Periodic)
+		due(Limits)
 	}
 	switch got.role {
 	case leader:
@@ -197,21 +202,25 @@ func (s *Scheduler) absent(ctx context.Context, t *term) (bool, error) {
 }
 
 // listen rings, until stop is called: wake whenever a client of troupe has pushed something for
-// later, changed whenever a periodic job was changed.
-func (s *Scheduler) listen(ctx context.Context) (wake, changed <-chan struct{}, stop func()) {
-	pushes, changes := make(chan struct{}, 1), make(chan struct{}, 1)
+// later, changed whenever a periodic job was changed or a limit has begun to hold jobs.
+func (s *Scheduler) listen(ctx context.Context) (wake <-chan struct{}, changed <-chan string, stop func()) {
+	pushes, changes := make(chan struct{}, 1), make(chan string, 16)
 	ctx, stop = context.WithCancel(ctx)
 	go func() {
 		channel := s.cfg.Redis.Subscribe(ctx, keys.Wakeup)
 		defer context.AfterFunc(ctx, func() { _ = channel.Close() })()
 		for m := range channel.Channel(redis.WithChannelHealthCheckInterval(10 * time.Second)) {
-			ring := pushes
-			if m.Payload == keys.PeriodicChanged {
-				ring = changes
-			}
-			select {
-			case ring <- struct{}{}:
+			switch m.Payload {
+			case keys.PeriodicChanged, keys.LimitsChanged:
+				select {
+				case changes <- m.Payload:
+				default:
+				}
 			default:
+				select {
+				case pushes <- struct{}{}:
+				default:
+				}
 			}
 		}
 	}()

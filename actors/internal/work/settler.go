@@ -273,6 +273,9 @@ func (s *Settler) write(moves []*Move) error {
 	return nil
 }
 
+// Gone takes an item off that is in Redis by a move to ToStay: a limit holds it.
+func (s *Settler) Gone(w *Item) { s.host.Settled(w) }
+
 // Close gives up: what waits is reported as not settled.
 func (s *Settler) Close() {
 	s.mu.Lock()

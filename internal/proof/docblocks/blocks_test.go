@@ -39,6 +39,7 @@ var prelude = map[string][]string{
 	"docs/guide.md":       {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/reliability.go", "internal/proof/docblocks/testdata/effects.go"},
 	"docs/effects.md":     {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/effects.go"},
 	"docs/unique.md":      {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/unique.go"},
+	"docs/limits.md":      {"internal/proof/docblocks/testdata/limits.go"},
 	"docs/encryption.md":  {"internal/proof/docblocks/testdata/encryption.go"},
 	"docs/reliability.md": {"internal/proof/docblocks/testdata/reliability.go"},
 	"docs/go-workers.md":  {"internal/proof/docblocks/testdata/goworkers.go"},

@@ -1,0 +1,195 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/run"
+	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// This file is about limits of jobs. What they allow stands in Redis: a daemon writes it before its first fetch, and its beats
+// again where Redis has forgotten it. Jobs ask and leave in their runs; the beat renews the slots of those that run; the
+// leader lets jobs in when room has come by itself: a token of a rate, or the end of a slot whose process has died.
+
+const (
+	limitsPart    = pollerPart + "/limits"
+	letInBatch    = 256              // jobs of one call
+	limitsEvery   = 15 * time.Second // between two looks while nothing is held: the leader is told of what is
+	limitsFaulted = time.Second
+)
+
+// slotLife is how long a slot lives without a sign of life: until the jobs of a dead process are back.
+func slotLife(lease time.Duration) time.Duration { return lease + limits.RescueEvery }
+
+// checkLimits finds the faults of QueueLimits, and of limits that differ by their name alone.
+func (c *Config) checkLimits() (errs []error) {
+	for _, queue := range slices.Sorted(maps.Keys(c.QueueLimits)) {
+		for i, l := range c.QueueLimits[queue] {
+			if err := l.Validate(); err != nil {
+				errs = append(errs, fmt.Errorf("config: QueueLimits[%q][%d]: %w", queue, i, err))
+			}
+		}
+	}
+	all := c.limits()
+	if _, err := job.LimitTexts(all...); err != nil {
+		errs = append(errs, fmt.Errorf("config: %w", err))
+	}
+	for _, l := range all {
+		if l.Throttled && redisconn.OnCluster(c.Redis) {
+			errs = append(errs, fmt.Errorf("config: limit %q: Throttled is true, expected false on a Redis Cluster", l.Name))
+		}
+	}
+	return errs
+}
+
+// limits are those of all classes and queues.
+func (c *Config) limits() (all []troupe.Limit) {
+	if c.Registry != nil {
+		for _, name := range c.Registry.Classes() {
+			entry, _ := c.Registry.Lookup(name)
+			all = append(all, entry.Options.Limits...)
+		}
+	}
+	for _, queue := range slices.Sorted(maps.Keys(c.QueueLimits)) {
+		all = append(all, c.QueueLimits[queue]...)
+	}
+	return all
+}
+
+// canLimit tells why a capsule cannot keep limits; nil if it can.
+func canLimit(c *capsule, all []troupe.Limit) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if c.cfg.Wire != nil {
+		return fmt.Errorf("config: capsule %q: limit %q is for jobs of Sidekiq's wire, and its jobs are those of %s: expected no limits in this daemon", c.cfg.Name, all[0].Name, c.cfg.Wire.Name)
+	}
+	if _, ok := c.fetcher.(fetch.Effector); !ok {
+		return fmt.Errorf("config: capsule %q: a fetcher of type %T cannot keep limit %q, expected fetch.NewReliable", c.cfg.Name, c.fetcher, all[0].Name)
+	}
+	return nil
+}
+
+// limitBases begin the keys of the limits of the capsules' queues.
+func (s *system) limitBases() (all []string) {
+	cluster := redisconn.OnCluster(s.redis)
+	for _, c := range s.capsules {
+		for _, queue := range c.config().Queues.List().Names() {
+			if base := keys.LimitBase(queue, cluster); !slices.Contains(all, base) {
+				all = append(all, base)
+			}
+		}
+	}
+	return all
+}
+
+// defineLimits tells Redis what the limits of this configuration allow.
+func (s *system) defineLimits(ctx context.Context, all []troupe.Limit, how job.Define) error {
+	if len(all) == 0 {
+		return nil
+	}
+	texts, err := job.LimitTexts(all...)
+	for _, base := range s.limitBases() {
+		if err == nil {
+			_, err = job.DefineLimits(ctx, s.redis, base, how, texts)
+		}
+	}
+	return err
+}
+
+// keepLimits writes limits that Redis has forgotten, and renews the slots of jobs that run.
+func (d *Daemon) keepLimits(ctx context.Context) {
+	if len(d.limits) == 0 {
+		return
+	}
+	const part = heart + "/limits"
+	if err := d.tryLimits(ctx); err != nil {
+		d.env.Outage.Failed(part, err)
+		return
+	}
+	d.env.Outage.OK(part)
+}
+
+func (d *Daemon) tryLimits(ctx context.Context) error {
+	runs := map[*job.Rules]*run.Run{}
+	for _, c := range d.capsules {
+		_, given := c.runs.Unresponsive()
+		for _, w := range slices.Concat(slices.Collect(maps.Values(c.pool.working())), given) {
+			if r, ok := w.Job.(*run.Run); ok {
+				if rules := r.Rules(); rules != nil {
+					runs[rules] = r
+				}
+			}
+		}
+	}
+	inOrder := slices.SortedFunc(maps.Keys(runs), func(a, b *job.Rules) int { return cmp.Compare(a.JID+a.As, b.JID+b.As) })
+	for _, s := range d.systems {
+		if s.of != nil {
+			continue
+		}
+		if err := s.defineLimits(ctx, d.limits, job.DefineKeep); err != nil {
+			return err
+		}
+		gone, err := job.RenewSlots(ctx, s.redis, inOrder, slotLife(d.cfg.Lease))
+		if err != nil {
+			return err
+		}
+		for _, rules := range inOrder {
+			if again := gone[rules]; again != nil && rules.As == "" {
+				runs[rules].Enter(again)
+			}
+		}
+	}
+	return nil
+}
+
+// letIn lets held jobs in when a rule is due, while this process leads.
+func (p *poller) letIn(l *supervised.Loop, s *system) {
+	for wait := limitsEvery; l.Sleep(wait); {
+		wait = limitsEvery
+		if !s.sched.Leads(keys.Schedule) {
+			p.env.Outage.Leave(limitsPart)
+			continue
+		}
+		for _, base := range s.limitBases() {
+			next, err := p.letInOnce(l.Context, s, base)
+			switch {
+			case err != nil:
+				wait = min(wait, limitsFaulted)
+			case next >= 0:
+				wait = min(wait, next)
+			}
+		}
+	}
+}
+
+// letInOnce tells when the next rule is due; below 0: none holds jobs.
+func (p *poller) letInOnce(ctx context.Context, s *system, base string) (time.Duration, error) {
+	call, cancel := env.Within(ctx)
+	defer cancel()
+	n, next, err := job.LetIn(call, s.redis, base, letInBatch)
+	if err != nil {
+		if ctx.Err() == nil && redisconn.Classify(err) != redisconn.Auth {
+			p.env.Outage.Failed(limitsPart, err)
+		}
+		return 0, err
+	}
+	p.env.Outage.OK(limitsPart)
+	if n > 0 && next > 0 { // what was let in asks for others when it starts
+		next = min(next, time.Second)
+	}
+	return next, nil
+}
+
