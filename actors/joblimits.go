@@ -192,4 +192,3 @@ func (p *poller) letInOnce(ctx context.Context, s *system, base string) (time.Du
 	}
 	return next, nil
 }
-

@@ -86,7 +86,7 @@ type Rules struct {
 	// Slots are the keys of their slots, "" of a rate: its jobs have none while they run.
 	Slots []string
 	JID   string
-	Age float64 // enqueued_at of the job in seconds, by which held jobs are sorted
+	Age   float64 // enqueued_at of the job in seconds, by which held jobs are sorted
 
 	// Of a move that asks: how long a slot lives, and whether there is room in any case, for a slot that Redis has
 	// forgotten.
