@@ -119,7 +119,7 @@ func reaches(w *wire.Wire, f fetch.Fetcher) func(queue, key string) error {
 	case w != nil:
 		no = "jobs of " + w.Name + " push nothing with their ack"
 	case !ok:
-		no = fmt.Sprintf("a fetcher of type %T pushes nothing with an ack", f)
+		no = fmt.Sprintf("the fetcher of this capsule (%T) pushes nothing with an ack", f)
 	default:
 		return e.Reaches
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Jobs per round trip when BatchSize does not say, as in Sidekiq.
@@ -179,7 +180,7 @@ func (b *bulk) flush(ctx context.Context) error {
 			return &StoppedError{stopped}
 		}
 		var err error
-		if entries, err = link(entries); err != nil {
+		if entries, err = link(entries, redisconn.OnCluster(b.c.rdb)); err != nil {
 			return err
 		}
 	}

@@ -90,3 +90,14 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// On a Redis Cluster a chain cannot go from queue to queue: that is told at its push, and not by its dead first job.
+func TestAChainHasOneQueueOnACluster(t *testing.T) {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, MaxRedirects: -1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	_, err := client.New(rdb).PushChain(t.Context(), client.Job(charge{}), client.Job(charge{}), client.Job(charge{}, client.Queue("low")))
+	const want = `queue: got "low" for job 3 of a chain, want "default", as of the first job: on a Redis Cluster each queue is in a slot of its own`
+	if fault, ok := errors.AsType[*client.FieldError](err); !ok || fault.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

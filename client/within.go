@@ -75,7 +75,7 @@ func (c *Client) keep(entries []entry) []error {
 	case errchain.Is(err, job.ErrEnded):
 		err = &FieldError{"client.Within", "a push after the end of the run", "one before it; another client pushes at once"}
 	default:
-		err = &FieldError{"client.Within", err.Error(), "client.FromContext, which pushes at once"}
+		err = &FieldError{"client.Within", "a push that cannot go with the ack: " + err.Error(), "client.FromContext, which pushes at once"}
 	}
 	return same(err, len(entries))
 }
@@ -96,8 +96,8 @@ const maxChain = 1000
 // behind it stay in the field "t_next" of the dead job, and a retry from the dead set carries on with them. It may have
 // up to 1,000 jobs and 1 MiB.
 //
-// The items may have options of their own; a time only the first. All pass the client's middleware now. The
-// jobs of a chain must be run by daemons of troupe, in capsules that can push with the ack (see Within): Ruby would end
+// The items may have options of their own; a time only the first. On a Redis Cluster all have one queue. All pass the client's
+// middleware now. The jobs of a chain must be run by daemons of troupe, in capsules that can push with the ack (see Within): Ruby would end
 // the chain at its job without a word, and in other capsules a job with others behind it is not run: it goes to the
 // dead set. The jids are in the order of items; with an error nothing was pushed, unless it is an *UnavailableError with Maybe.
 func (c *Client) PushChain(ctx context.Context, items ...Item) (jids []string, err error) {
@@ -123,8 +123,8 @@ func (c *Client) PushChain(ctx context.Context, items ...Item) (jids []string, e
 }
 
 // link makes one entry of those of a chain: the first, with the others behind it.
-func link(entries []entry) ([]entry, error) {
-	behind := make([]string, len(entries)-1)
+func link(entries []entry, cluster bool) ([]entry, error) {
+	behind, queue := make([]string, len(entries)-1), entries[0].queue
 	size := len(entries[0].raw)
 	for i, e := range entries[1:] {
 		if size += len(e.raw); size > job.KeptBytes {
@@ -135,6 +135,12 @@ func link(entries []entry) ([]entry, error) {
 		}
 		if e.score != "" {
 			return nil, &FieldError{"at", "a time for job " + strconv.Itoa(i+2) + " of a chain", "one for the first job only; the others follow at once"}
+		}
+		if cluster && e.queue != queue {
+			return nil, &FieldError{
+				"queue", fmt.Sprintf("%q for job %d of a chain", e.queue, i+2),
+				fmt.Sprintf("%q, as of the first job: on a Redis Cluster each queue is in a slot of its own", queue),
+			}
 		}
 		behind[i] = string(e.raw)
 	}
