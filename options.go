@@ -61,7 +61,7 @@ type Options struct {
 	Timeout time.Duration
 
 	// ExpireAfter is how long after its push (created_at) a run of a job may still start; a job
-	// that is later goes to the dead set, with an ExpiredError. Unset, it never expires. A job may
+	// that is later goes to the dead set, with an ExpiredError, and so does one that was pushed for a later time. Unset, it never expires. A job may
 	// have a time of its own: client.ExpireAt.
 	ExpireAfter time.Duration
 

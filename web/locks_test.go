@@ -16,7 +16,7 @@ func TestLocksArePagedAndFreed(t *testing.T) {
 	ctx := t.Context()
 	harness.OK(t, s.rdb.Set(ctx, "troupe:lock:gone", "ended", time.Hour).Err())
 	page := s.get("/locks")
-	contains(t, "the list", page, "2 locks", `<a href="/jobs/`+fixtureJID+`"><code>`+fixtureJID, "Billing::Charge", "retry", "nowhere: it has ended", `href="/locks/free?holder=ended&amp;lock=troupe%3Alock%3Agone"`)
+	contains(t, "the list", page, "2 locks", `<a href="/jobs/`+fixtureJID+`"><code>`+fixtureJID, "Billing::Charge", "retry", `data-label="Since"><time`, "nowhere: it has ended", `href="/locks/free?holder=ended&amp;lock=troupe%3Alock%3Agone"`)
 	hasNot(t, "a viewer's", s.get("/locks", "Role", "viewer"), "Free…")
 	at := "/locks/free?" + fixtureLock
 	contains(t, "the question", s.get(at), "Free the lock of the job "+fixtureJID+"?", "Where that job is: retry.", `name="reason"`)

@@ -16,9 +16,10 @@ type Lock struct {
 	*inspect.Lock `json:"-"`
 
 	Key    string    `json:"lock"`
-	Holder string    `json:"holder"` // jid
-	Class  string    `json:"class"`  // of the holder; "" if it was not found
-	Place  string    `json:"place"`  // running, in progress, queue:NAME, retry, scheduled, dead, nowhere; "" if not all was searched
+	Holder string    `json:"holder"`         // jid
+	Class  string    `json:"class"`          // of the holder; "" if it was not found
+	Place  string    `json:"place"`          // running, in progress, queue:NAME, retry, scheduled, dead, nowhere; "" if not all was searched
+	Since  time.Time `json:"since,omitzero"` // when the holder was pushed; zero if it was not found
 	Ends   time.Time `json:"ends,omitzero"`
 }
 
@@ -85,8 +86,9 @@ func (f *Fleet) Holders(ctx context.Context, locks []Lock) error {
 		left[locks[i].Holder] = append(left[locks[i].Holder], &locks[i])
 	}
 	found := func(r *inspect.JobRecord, place string) (more bool) {
+		job := r.Summary()
 		for _, l := range left[r.JID] {
-			l.Class, l.Place = r.Summary().Class, place
+			l.Class, l.Place, l.Since = job.Class, place, job.CreatedAt.UTC()
 		}
 		delete(left, r.JID)
 		return len(left) > 0

@@ -20,8 +20,8 @@ func locksCommand(files cli.Files) *cobra.Command {
 	limit := 50
 	list := spec{
 		use: "list", short: "Show the locks of unique jobs", args: cli.Args(0, 0),
-		long: `Locks shows the locks of unique jobs: the job that holds each, where that is now, and in what time the
-lock ends by itself. While a lock is held, a push of a job that is the same is refused. A holder that is
+		long: `Locks shows the locks of unique jobs: the job that holds each, where that is now, how long ago it was pushed,
+and in what time the lock ends by itself. While a lock is held, a push of a job that is the same is refused. A holder that is
 nowhere is done, if its lock is held until a period is over; else the lock is in the way until it
 ends, or is freed: locks free. It reads the names of all keys of Redis, and searches up to 100,000
 jobs.`,
@@ -31,8 +31,8 @@ jobs.`,
 			if err != nil {
 				return err
 			}
-			err = cli.Rows(s, "LOCK HOLDER CLASS WHERE ENDS-IN", "no lock is held", rows, func(l fleet.Lock) []string {
-				return []string{l.Key, shorten(l.Holder), shorten(l.Class), l.Where(), endsIn(l.Ends)}
+			err = cli.Rows(s, "LOCK HOLDER CLASS WHERE SINCE ENDS-IN", "no lock is held", rows, func(l fleet.Lock) []string {
+				return []string{l.Key, shorten(l.Holder), shorten(l.Class), l.Where(), words.Since(l.Since), endsIn(l.Ends)}
 			})
 			if more {
 				s.Note("there are more: --limit 0 shows all")
