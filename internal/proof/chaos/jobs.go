@@ -109,13 +109,13 @@ func (s *storm) settle(since time.Time) (left map[int]string) {
 		}
 		done, missing := s.done(), 0
 		for n := range s.accepted {
-			if left[n] == s.system.Final {
+			if left[n] == s.system.Final || !done[n] && left[n] == "" && s.forgotten(n) {
 				continue
 			}
 			// What a job has pushed may have entered its queue behind the look there, and before that at what is in
 			// progress: so an empty Redis alone does not tell that all is over.
-			for _, n := range append(s.behind(n), n) {
-				if !done[n] && left[n] != s.system.Final {
+			for _, c := range append(s.behind(n), n) {
+				if !done[c] && left[c] != s.system.Final && !s.forgottenWith(n, c) {
 					missing++
 				}
 			}
@@ -135,15 +135,19 @@ func (s *storm) settle(since time.Time) (left map[int]string) {
 	}
 }
 
-// due ends the faults whose time it is.
+// due does what faults have put off until now.
 func (s *storm) due(now time.Time) {
+	var ready []delayed
 	s.later = slices.DeleteFunc(s.later, func(l delayed) bool {
 		if now.Before(l.at) {
 			return false
 		}
-		l.do()
+		ready = append(ready, l)
 		return true
 	})
+	for _, l := range ready {
+		l.do() // may put off more
+	}
 }
 
 func (s *storm) between(a, b time.Duration) time.Duration {
@@ -155,4 +159,4 @@ func (s *storm) after(d time.Duration, do func()) {
 }
 
 // deck is in what proportion faults come.
-var deck = map[string]int{"kill": 7, "pause": 3, "stop": 3, "redis kill": 2, "cut": 2, "freeze": 2}
+var deck = map[string]int{"kill": 7, "pause": 3, "stop": 3, "redis kill": 2, "failover": 1, "cut": 2, "freeze": 2}

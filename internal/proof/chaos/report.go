@@ -35,6 +35,7 @@ type Report struct {
 	Counts   map[string]int
 	Fences   int // without a fault that explains it: the machine itself stood still
 	Again    int // jobs that ran more often than once and once after each failure
+	Rolled   int // of these, that a promoted replica did not know as fetched or done, or the job that has pushed them
 	Extra    int // their runs too many
 	Bound    int // runs that the faults could hit
 	Broken   []string
@@ -130,7 +131,6 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 			rep.Lost = append(rep.Lost, n)
 		}
 	}
-	s.pushed(rep, done, left)
 	byJob := map[int][]*run{}
 	for _, r := range runs {
 		byJob[r.job] = append(byJob[r.job], r)
@@ -148,14 +148,20 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 			}
 		}
 		rep.Bound += hits
+		rolled := s.rolledBack(n, of, false)
+		for _, p := range before(n) {
+			rolled += s.rolledBack(p, byJob[p], true)
+		}
 		if extra := len(of) - 1 - failed; extra > 0 {
 			rep.Again++
 			rep.Extra += extra
-			if extra > hits {
+			rep.Rolled += min(rolled, 1)
+			if extra > hits+rolled {
 				rep.Broken = append(rep.Broken, s.story(n, of))
 			}
 		}
 	}
+	s.pushed(rep, done, left, byJob)
 	slices.Sort(rep.Lost)
 	slices.Sort(rep.Stuck)
 	s.holders(rep, byJob)
@@ -165,7 +171,7 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 
 // pushed holds what jobs have pushed with their acks, and what stood behind them, against the jobs: each is done once its
 // job is, and a child comes from one run. A job that is dead in the end, though a run of it had come to its end, pushes nothing.
-func (s *storm) pushed(rep *Report, done map[int]bool, left map[int]string) {
+func (s *storm) pushed(rep *Report, done map[int]bool, left map[int]string, byJob map[int][]*run) {
 	for n := range s.accepted {
 		if !done[n] || left[n] == s.system.Final {
 			continue
@@ -178,12 +184,12 @@ func (s *storm) pushed(rep *Report, done map[int]bool, left map[int]string) {
 			case dead:
 			case left[c] != "":
 				rep.Stuck = append(rep.Stuck, c)
-			case s.cfg.Fsync == "always":
-				rep.Lost = append(rep.Lost, c)
-			default:
+			case s.cfg.Fsync != "always" || s.forgottenWith(n, c):
 				rep.Forgot++
+			default:
+				rep.Lost = append(rep.Lost, c)
 			}
-			if of := len(s.parents[c]); of > 1 && s.cfg.Fsync == "always" {
+			if of := len(s.parents[c]); of > 1+s.rolledBack(n, byJob[n], true) && s.cfg.Fsync == "always" {
 				rep.Broken = append(rep.Broken, fmt.Sprintf("job %d was pushed by %d runs of job %d", c, of, n))
 			}
 		}
@@ -191,14 +197,14 @@ func (s *storm) pushed(rep *Report, done map[int]bool, left map[int]string) {
 }
 
 // holders holds the jobs of a key against each other: the second was pushed when the first was out of Redis, so the
-// first does not start any more.
+// first does not start any more, unless Redis forgets that it was out, or has forgotten it with its lock.
 func (s *storm) holders(rep *Report, byJob map[int][]*run) {
 	for n := range s.accepted {
 		first, second := byJob[n-duplicateNum], byJob[n]
 		if n < duplicateNum || len(first) == 0 || len(second) == 0 || s.cfg.Fsync != "always" {
 			continue
 		}
-		if last := first[len(first)-1]; last.start.After(second[0].start) {
+		if last := first[len(first)-1]; last.start.After(second[0].start) && s.rolledBack(n-duplicateNum, first, true) == 0 {
 			rep.Broken = append(rep.Broken, s.story(n, append(slices.Clone(first), second...)))
 		}
 	}
@@ -245,13 +251,16 @@ func (s *storm) fences(rep *Report) {
 
 // away reports whether the daemons that a fault hits live on without Redis.
 func (sp *span) away() bool {
-	return sp.what == "redis kill" || sp.what == "freeze" || sp.what == "pause" || sp.what == "stall"
+	return sp.what == "redis kill" || sp.what == "promotion" || sp.what == "freeze" || sp.what == "pause" || sp.what == "stall"
 }
 
 // hit reports whether a fault could make a job run again after that run: the fault
 // was in that run's process, while the run went on, or had ended and its ack was
 // on the way. While Redis could not be reached no ack arrived.
 func (s *storm) hit(sp *span, r *run) bool {
+	if sp.forgot != nil {
+		return false // see rolledBack
+	}
 	to := sp.to
 	if sp.away() {
 		to = to.Add(learning)
@@ -259,27 +268,8 @@ func (s *storm) hit(sp *span, r *run) bool {
 	if !sp.hits(r.d) || r.start.After(to) || sp.away() && sp.fenced != nil && !sp.fenced[r.d] {
 		return false
 	}
-	if r.end.IsZero() {
-		return true
-	}
-	from := sp.from.Add(-acking)
-	for earlier := true; earlier; {
-		earlier = false
-		for _, other := range s.spans {
-			if other.away() && other.hits(r.d) && other.from.Add(-acking).Before(from) && !other.to.Add(learning).Before(from) {
-				from, earlier = other.from.Add(-acking), true
-			}
-		}
-	}
-	return r.end.After(from)
-}
-
-// forgotten reports whether Redis has lost the job when it died: it had it before,
-// nobody had ended it, and it was not there when Redis was back.
-func (s *storm) forgotten(n int) bool {
-	return slices.ContainsFunc(s.memory, func(m memory) bool {
-		return s.accepted[n].Before(m.died) && m.left[n] == ""
-	})
+	from, _ := s.reach(sp, r.d)
+	return r.end.IsZero() || r.end.After(from)
 }
 
 // recoveries are the times that jobs took to start again after their process was

@@ -18,7 +18,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
@@ -38,7 +37,9 @@ type span struct {
 	what     string
 	hits     func(d *daemon) bool
 	from, to time.Time
-	fenced   map[*daemon]bool // who was taken for dead for it; nil: nobody tells
+	fenced   map[*daemon]bool         // who was taken for dead for it; nil: nobody tells
+	reach    map[*daemon][2]time.Time // that was worked out; see storm.reach
+	forgot   *memory                  // what Redis did in this time is forgotten; nil for what forgets nothing
 }
 
 // storm is one run.
@@ -48,12 +49,11 @@ type storm struct {
 	system System
 	r      *rand.Rand
 	dir    string
-	server *testkit.Server
-	rdb    *redis.Client
+	rdb    *redis.Client // of the server that is the master
 
 	parents map[int]map[int64]bool // of children: the runs that have pushed one
 
-	ways   []*chaos.Proxy // of the slots, and the last of the pushers; nil: straight
+	ways   []*chaos.Proxy // of the slots, and the last of the pushers
 	rules  []*chaos.Fault
 	cuts   []*chaos.Fault // those of them that lose something
 	addrs  []string
@@ -64,7 +64,7 @@ type storm struct {
 	later  []delayed
 	deck   []string
 	frozen map[int]bool // slots
-	down   bool         // Redis is not running
+	redis  servers
 
 	number   atomic.Int64
 	claimed  atomic.Int64
@@ -72,7 +72,7 @@ type storm struct {
 	refused  atomic.Int64
 	mu       sync.Mutex
 	accepted map[int]time.Time
-	memory   []memory // what Redis had after each of its restarts
+	memory   []*memory // what Redis had after each time that it may have forgotten
 }
 
 // delayed is the end of a fault.
@@ -81,30 +81,18 @@ type delayed struct {
 	do func()
 }
 
-// memory is what Redis still had when it was back.
-type memory struct {
-	died time.Time
-	left map[int]string
-}
-
 // Run puts a system to the test and returns what has happened.
 func Run(t testing.TB, cfg Config, system System) *Report {
 	t.Helper()
-	args := []string{"--appendonly", "yes", "--appendfsync", cfg.Fsync}
-	if cfg.Fsync == "no" {
-		args = nil
-	}
 	s := &storm{
 		t: t, cfg: cfg, system: system, r: rand.New(rand.NewPCG(cfg.Seed, 0)), dir: t.TempDir(),
-		server: testkit.NewServer(t, args...), counts: map[string]int{}, frozen: map[int]bool{}, accepted: map[int]time.Time{},
+		counts: map[string]int{}, frozen: map[int]bool{}, accepted: map[int]time.Time{},
 		parents: map[int]map[int64]bool{},
 	}
-	s.rdb = s.server.Client
+	s.serve()
 	for slot := range cfg.Daemons + 1 {
-		way, addr := (*chaos.Proxy)(nil), s.server.Options().Addr
-		if slot%2 == 1 || slot == cfg.Daemons {
-			way = chaos.NewProxy(t, s.server.Options())
-			addr = way.Listen()
+		way := chaos.NewProxy(t, s.redis.options())
+		if s.faulty(slot) {
 			for i, fault := range []struct {
 				p  float64
 				do chaos.Effect
@@ -121,7 +109,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 				}
 			}
 		}
-		s.ways, s.addrs = append(s.ways, way), append(s.addrs, addr)
+		s.ways, s.addrs = append(s.ways, way), append(s.addrs, way.Listen())
 	}
 	for slot := range cfg.Daemons {
 		s.slots = append(s.slots, nil)
@@ -170,6 +158,9 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	rep.Locks, rep.Asked = locks, asked
 	return rep
 }
+
+// faulty reports whether the way of a slot delays and cuts: that of every other daemon, and of the pushers.
+func (s *storm) faulty(slot int) bool { return slot%2 == 1 || slot == s.cfg.Daemons }
 
 // start starts a daemon in a slot.
 func (s *storm) start(slot int) {
@@ -247,25 +238,24 @@ func (s *storm) strike(what string, slot int) bool {
 		d.stopped = true
 		s.start(slot)
 	case "redis kill":
-		if s.down {
+		if s.redis.busy {
 			return false
 		}
-		sp.hits, s.down = func(*daemon) bool { return true }, true
-		s.server.Kill()
-		s.after(s.between(100*time.Millisecond, 1500*time.Millisecond), func() {
-			s.server.Restart()
-			s.remember(sp.from)
-			sp.to, s.down = time.Now(), false
-		})
+		s.killRedis(sp)
+	case "failover":
+		if s.redis.busy || !s.inSync() {
+			return false
+		}
+		s.failOver(sp)
 	case "cut":
-		if way == nil {
+		if !s.faulty(slot) {
 			return false
 		}
 		way.Cut()
 		s.ways[s.cfg.Daemons].Cut() // of the pushers
 		return true                 // no job may run again for that
 	case "freeze":
-		if way == nil || s.frozen[slot] {
+		if !s.faulty(slot) || s.frozen[slot] {
 			return false
 		}
 		sp.hits = func(other *daemon) bool { return other.slot == slot }
@@ -293,17 +283,4 @@ func (s *storm) revive() {
 			s.start(slot)
 		}
 	}
-}
-
-// remember notes what Redis has after a restart, where it may have forgotten.
-func (s *storm) remember(died time.Time) {
-	s.t.Helper()
-	if s.cfg.Fsync == "always" {
-		return
-	}
-	left, err := s.system.Left(context.Background(), s.rdb)
-	if err != nil {
-		s.t.Fatalf("what is left after a restart of Redis: %v", err)
-	}
-	s.memory = append(s.memory, memory{died, left})
 }
