@@ -14,15 +14,29 @@ import (
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/words"
 )
 
-// Cancel ends the context of the running job with this jid, with the cause
-// troupe.ErrCancelled, and tells whether it runs here. What becomes of the job is its
-// handler's affair.
+// Cancel ends the job with this jid and tells whether this process has it. Of one that runs the
+// context ends, with the cause troupe.ErrCancelled: what becomes of the job is its handler's affair.
+// One that was fetched and has not begun is deleted and does not run; an iterable job that has begun
+// before stays, and ends when it runs next. A call to Redis is made for those two, and waited for.
 func (d *Daemon) Cancel(jid string) bool {
-	found := false
+	ctx, cancel := d.env.Call()
+	defer cancel()
+	if d.cancelRunning(jid) {
+		return true
+	}
+	found, _, _ := d.cancelFetched(ctx, jid)
+	return found || d.cancelRunning(jid) // it may have begun just now
+}
+
+// cancelRunning ends the context of a job that runs here.
+func (d *Daemon) cancelRunning(jid string) (found bool) {
 	for _, c := range d.capsules {
 		for s, w := range c.pool.working() {
 			ref := w.Job.Ref()
@@ -36,6 +50,35 @@ func (d *Daemon) Cancel(jid string) bool {
 		}
 	}
 	return found
+}
+
+// cancelFetched deletes a job that was fetched and that no worker has. An iterable one that has begun before is
+// asked to end by its state, and stays.
+func (d *Daemon) cancelFetched(ctx context.Context, jid string) (found, deleted bool, err error) {
+	for _, c := range d.capsules {
+		w := c.pool.unbegun(jid)
+		if w == nil {
+			continue
+		}
+		begun, err := c.system.redis.Exists(ctx, keys.Iteration(jid)).Result()
+		if err == nil && begun > 0 {
+			_, err = job.CancelIteration(ctx, c.system.redis, jid, time.Now())
+		}
+		if err != nil || begun > 0 {
+			return true, false, err
+		}
+		if !c.pool.withdraw(w) { // a worker was faster, or it is on its way back
+			return false, false, nil
+		}
+		if !c.runs.Drop(ctx, w) {
+			return true, false, errors.New("the job does not run here, but Redis has not confirmed that it is deleted")
+		}
+		ref := w.Job.Ref()
+		c.events.publish(event.JobCancelled{JobEvent: event.JobEvent{At: time.Now(), Actor: c.Path(), Capsule: c.cfg.Name, Job: ref}, Deleted: true})
+		d.env.Log.Warn().Str("jid", words.Text(ref.JID)).Str("class", words.Text(ref.Class)).Str("capsule", c.cfg.Name).Msg("a job that had not begun is deleted on demand")
+		return true, true, nil
+	}
+	return false, false, nil
 }
 
 // Configure gives running capsules the Concurrency and the Queues of those of the same name
@@ -205,9 +248,7 @@ func (d *Daemon) answer(ctx context.Context, r control.Request) control.Reply {
 	switch {
 	case r.Do == control.Look:
 	case r.Do == control.Cancel:
-		if !d.Cancel(r.JID) {
-			reply.Result = control.NotMine
-		}
+		d.cancel(ctx, r, &reply)
 	case r.Do == control.Configure && d.cfg.Embedded:
 		reply.Result, reply.Why = control.Refused, "this process is embedded: its own program configures it"
 	case r.Do == control.Configure:
@@ -218,6 +259,23 @@ func (d *Daemon) answer(ctx context.Context, r control.Request) control.Reply {
 		reply.Result, reply.Why = control.Refused, fmt.Sprintf("%q is not known to version %s", r.Do, Version)
 	}
 	return reply
+}
+
+// cancel carries out a request to cancel a job.
+func (d *Daemon) cancel(ctx context.Context, r control.Request, reply *control.Reply) {
+	if d.cancelRunning(r.JID) {
+		return
+	}
+	reply.Result = control.NotMine
+	if !r.Fetched {
+		return
+	}
+	switch _, deleted, err := d.cancelFetched(ctx, r.JID); {
+	case err != nil:
+		reply.Result, reply.Why = control.Refused, err.Error()
+	case deleted:
+		reply.Result = control.Deleted
+	}
 }
 
 // requested is the capsule that a request describes.

@@ -102,6 +102,32 @@ func (p *pool) emptyLocked() []*work.Item {
 	return items
 }
 
+// unbegun is the job with this jid that waits for a worker; nil if there is none.
+func (p *pool) unbegun(jid string) *work.Item {
+	p.c.mu.Lock()
+	waiting := slices.Clone(p.inbox)
+	p.c.mu.Unlock()
+	for _, w := range waiting {
+		if w.Job.Ref().JID == jid {
+			return w
+		}
+	}
+	return nil
+}
+
+// withdraw takes a job that waits for a worker out of the inbox: its outcome is the caller's. False if it waits no more.
+func (p *pool) withdraw(w *work.Item) bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	i := slices.Index(p.inbox, w)
+	if i < 0 || !p.c.ledger.Take(w) {
+		return false
+	}
+	p.inbox = slices.Delete(p.inbox, i, i+1)
+	p.c.intake.wakeLocked()
+	return true
+}
+
 // closeLocked ends the workers, each after its job, and takes the jobs out of the inbox.
 func (p *pool) closeLocked() []*work.Item {
 	close(p.rested)

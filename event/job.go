@@ -70,8 +70,12 @@ type (
 		Unresponsive Unresponsive
 	}
 	// JobCancelled says: an operator asked for its end, and its context has ended with
-	// troupe.ErrCancelled. Its handler decides what becomes of it.
-	JobCancelled struct{ JobEvent }
+	// troupe.ErrCancelled. Its handler decides what becomes of it. One that had been fetched and
+	// had not begun is Deleted instead, and Actor is the capsule's manager.
+	JobCancelled struct {
+		JobEvent
+		Deleted bool // it never ran, and is stored nowhere
+	}
 	// JobParked says: it asked to be put off (troupe.Park) and is in the schedule
 	// set, due at Until. It has not failed; Err is what it returned.
 	JobParked struct {

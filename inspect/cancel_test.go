@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
@@ -85,16 +88,60 @@ func TestCancelOfAJobThatAProcessHas(t *testing.T) {
 	}
 }
 
-// A job that a process has fetched and not begun is not passed over.
+// A job that a process has fetched and neither runs nor has waiting is looked for again, until its process is
+// known to be gone.
 func TestCancelOfAJobThatIsFetched(t *testing.T) {
 	i, rdb, _ := start(t)
 	ctx := t.Context()
-	rdb.LPush(ctx, "queue:a", `{"class":"A","args":[],"jid":"fetched","queue":"a"}`)
-	_, err := fetcher(t, rdb, "go:1:abc").Take(ctx, 1, nil)
-	harness.OK(t, err)
+	const id = "go:1:abc"
+	f := fetcher(t, rdb, id)
+	rdb.SAdd(ctx, "queues", "a")
+	taken := func(jid string) fetch.Unit {
+		rdb.LPush(ctx, "queue:a", `{"class":"A","args":[],"jid":"`+jid+`","queue":"a"}`)
+		return harness.Must(f.Take(ctx, 1, nil))(t)[0]
+	}
+
+	back := taken("goes-back")
+	go func() {
+		time.Sleep(200 * time.Millisecond) // the first look finds it in progress
+		_, _ = f.Settle(ctx, []fetch.Move{{Unit: back, To: fetch.ToQueue}})
+	}()
+	got, err := i.Cancel(ctx, "goes-back")
+	if want := (inspect.Cancelled{Place: inspect.Queued, Queue: "a", Deleted: true}); err != nil || got != want {
+		t.Errorf("given back meanwhile: %+v, %v", got, err)
+	}
+
+	taken("walks")
+	rdb.HSet(ctx, "it-walks", "ex", 1)
+	got, err = i.Cancel(ctx, "walks")
+	if want := (inspect.Cancelled{Place: inspect.Fetched, Process: id}); err != nil || got != want || !strings.Contains(got.String(), "ends when it runs next") {
+		t.Errorf("an iterable job: %q, %+v, %v", got, got, err)
+	}
+
+	taken("stays")
+	short, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
 	var refused *inspect.RefusedError
-	if _, err := i.Cancel(ctx, "fetched"); !errors.As(err, &refused) || refused.Process != "go:1:abc" {
-		t.Errorf("fetched and not begun: %v", err)
+	if _, err := i.Cancel(short, "stays"); !errors.As(err, &refused) || refused.Process != id || !strings.Contains(err.Error(), "cancel it again") {
+		t.Errorf("in hand: %v", err)
+	}
+	// Its process is on the list, and says nothing.
+	rdb.SAdd(ctx, "processes", id)
+	rdb.HSet(ctx, id, "info", `{"hostname":"go","pid":1,"identity":"`+id+`","concurrency":5}`, "busy", 0, "beat", time.Now().Unix(), "quiet", "false")
+	rdb.ZAdd(ctx, "troupe:pulses", redis.Z{Score: float64(time.Now().Unix()), Member: id})
+	rdb.Set(ctx, "troupe:pulse:"+id, `{}`, time.Minute)
+	short, stop = context.WithTimeout(ctx, time.Second)
+	defer stop()
+	if _, err := i.Cancel(short, "stays"); !errors.Is(err, inspect.ErrNoReply) || !strings.Contains(err.Error(), id+" has the job stays and does not answer") {
+		t.Errorf("of a process that does not answer: %v", err)
+	}
+	rdb.Del(ctx, "processes")
+	rdb.Del(ctx, keys.CommonOf(all(t, i.Claims(ctx))[0].Fetcher.ID, false).Lease)
+	if _, err := i.Cancel(ctx, "stays"); !errors.As(err, &refused) || refused.Process != id || !strings.Contains(err.Error(), "goes back to the queue within a minute") {
+		t.Errorf("of a process that is dead: %v", err)
+	}
+	if left := lists(t, i); len(left) != 2 {
+		t.Errorf("in progress: %q", left)
 	}
 }
 

@@ -20,6 +20,7 @@ type Request struct {
 	ID          string        `json:"id"`                    // Send makes one
 	Do          string        `json:"do"`                    // Cancel, Configure or Look
 	JID         string        `json:"jid,omitempty"`         // of the job to cancel
+	Fetched     bool          `json:"fetched,omitempty"`     // also cancel it if it was fetched and has not begun
 	Capsule     string        `json:"capsule,omitempty"`     // to configure; "" means the only one
 	Concurrency int           `json:"concurrency,omitempty"` // 0 keeps it
 	Queues      []QueueWeight `json:"queues,omitempty"`      // nil keeps them
@@ -34,7 +35,7 @@ type QueueWeight struct {
 
 // What a process can be asked for.
 const (
-	Cancel    = "cancel"    // cancel the running job JID
+	Cancel    = "cancel"    // cancel the job JID
 	Configure = "configure" // change concurrency and queues of a capsule
 	Look      = "look"      // beat now: obey signals, publish the tree
 )
@@ -42,14 +43,15 @@ const (
 // Reply is what a process answers.
 type Reply struct {
 	Process string `json:"process"`
-	Result  string `json:"result"`        // Done, NotMine or Refused
+	Result  string `json:"result"`        // Done, Deleted, NotMine or Refused
 	Why     string `json:"why,omitempty"` // of Refused
 }
 
 // The results of a request.
 const (
 	Done    = "done"
-	NotMine = "not mine" // the job does not run here, there is no such capsule
+	Deleted = "deleted"  // the job to cancel had not begun, and is in Redis no more
+	NotMine = "not mine" // the job is not here, there is no such capsule
 	Refused = "refused"
 )
 

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -8,6 +9,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/retry"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/logs"
 )
 
@@ -40,6 +42,34 @@ func (r *Run) store(dec retry.Decision) {
 		r.submit(r.move(dec), func() { r.tell(dec) })
 	} else if r.settle(dec) {
 		r.tell(dec)
+	}
+}
+
+// Drop deletes the job of w, which no run has begun and whose outcome is the caller's, and frees the lock of a
+// unique one. It tells whether Redis has confirmed that when ctx ends.
+func (v *Env) Drop(ctx context.Context, w *work.Item) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(v.Settling, cancel)()
+	r := w.Job.(*Run) //nolint:forcetypeassert // Items made it
+	r.env = v
+	if p, err := r.parse(); err == nil && job.HasOwn(w.Unit.Payload) {
+		r.payload, r.own = p, new(own)
+		r.locked()
+	}
+	effects := r.effects(nil, false, time.Time{})
+	if effects == nil {
+		v.Settler.Ack(w)
+		v.Changes.Await(ctx, w.Gone)
+		return w.Gone() && len(v.Ledger.Ours([]*work.Item{w})) > 0
+	}
+	move := work.NewMove(w, fetch.Move{To: fetch.ToNone, Effects: effects})
+	v.Settler.Submit(move)
+	select {
+	case <-move.Done:
+		return move.Stored()
+	case <-ctx.Done():
+		return false
 	}
 }
 

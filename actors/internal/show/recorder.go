@@ -174,7 +174,11 @@ func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 	case event.JobLate:
 		of(job.TooLate, e.JobEvent, recordText(e.Err))
 	case event.JobCancelled:
-		of(job.Cancelled, e.JobEvent, "")
+		text := ""
+		if e.Deleted {
+			text = "it had not begun, and is deleted"
+		}
+		of(job.Cancelled, e.JobEvent, text)
 		return true
 	case event.JobUnresponsive:
 		of(job.Unresponsive, e.JobEvent, e.Unresponsive.Cause)
