@@ -124,7 +124,8 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 	})
 	g := gap{by: o, at: time.Now(), late: b.late}
 	if len(old) == 0 && len(came) == 1 && stepOf(words) == "put" && g.struck() {
-		s.stray = true // it was done elsewhere before the first step of its process came
+		s.stray = true // it was done elsewhere before the first step of its process came, and may run once more
+		s.hits++
 	}
 	if len(old) == 0 || len(gone) > 0 {
 		return
