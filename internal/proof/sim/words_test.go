@@ -1,15 +1,14 @@
 package sim
 
 import (
-	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	project "github.com/troupehq/troupe/internal/script"
 )
 
 var jidField = regexp.MustCompile(`"jid":"0*([0-9a-f]*)"`)
@@ -69,40 +68,15 @@ func (w *world) canonical(words []string) string {
 // scripts are the project's, by the hash that EVALSHA sends.
 var scripts = sync.OnceValue(func() map[string]luaScript {
 	all := map[string]luaScript{}
-	owners := []string{"take", "settle", "restore", "toolarge", "leave"} // begin with enter
-	for _, pattern := range []string{"../../../fetch/lua/*.lua", "../../../client/unique.lua", "../../../actors/internal/sched/*.lua", "../../beat/*.lua", "../../moving/*.lua", "../../job/*.lua"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			panic("no scripts at " + pattern)
+	for hash, name := range project.Names() {
+		src, _ := project.Source(hash)
+		switch of, short, _ := strings.Cut(name, "."); of {
+		case "sched", "moving":
+			name = of + "-" + short
+		case "fetch", "client", "beat", "job":
+			name = short
 		}
-		for _, file := range files {
-			src, err := os.ReadFile(file)
-			if err != nil {
-				panic(err)
-			}
-			name := strings.TrimSuffix(filepath.Base(file), ".lua")
-			bound, err := os.ReadFile("../../script/bound.lua")
-			if err != nil {
-				panic(err)
-			}
-			if slices.Contains(owners, name) {
-				enter, err := os.ReadFile("../../../fetch/lua/enter.lua")
-				if err != nil {
-					panic(err)
-				}
-				src = append(enter, src...)
-			}
-			if bytes.Contains(src, []byte("bound(")) {
-				src = append(bound, src...)
-			}
-			if strings.Contains(file, "sched") {
-				name = "sched-" + name
-			}
-			if strings.Contains(file, "moving") {
-				name = "moving-" + name
-			}
-			all[hashOf(string(src))] = luaScript{name, string(src)}
-		}
+		all[hash] = luaScript{name, src}
 	}
 	return all
 })
@@ -133,7 +107,7 @@ var reads = map[string]bool{
 	"hget": true, "hgetall": true, "llen": true, "lrange": true, "lpos": true, "pttl": true, "zscore": true, "time": true, "sismember": true,
 	"pexpire": true, "expire": true, "setnx": true,
 	"look": true, "lock": true, "renew": true, "open": true, "postpone": true, "recall": true,
-	"sched-due": true, "flush": true, "metrics": true,
+	"sched-due": true, "flush": true, "metrics": true, "define": true,
 }
 
 // jobSteps are the scripts and commands at which a fault is most likely to do harm.
