@@ -47,13 +47,11 @@ type Failure struct {
 	NotAJob bool
 }
 
-// What becomes of the job: those of all outcomes that a Decision may have.
+// What becomes of a job that has failed. Of one that has not: unfailed.go.
 const (
 	Retry = job.Retried // Decision.Payload into the retry set
 	Dead  = job.Died    // Decision.Payload into the dead set
 	Drop  = job.Dropped // nowhere: it is acked
-	Park  = job.Parked  // Decision.Payload into the schedule set: it has not failed
-	Move  = job.Moved   // Decision.Payload into Decision.Queue: it has not failed
 )
 
 // Why a Decision was made.
@@ -65,8 +63,6 @@ const (
 	becauseNoRetry   = "retry disabled"    // the payload or the class says so
 	becauseUnwritten = "not writable"      // cannot be written back, see troupe.Payload.Rewritable
 	becauseNotAJob   = "not a job"         // no JSON, or no object
-	becauseParked    = "parked"            // by the handler
-	becauseMoved     = "moved"             // by the handler
 )
 
 const notCounted int64 = -1
@@ -165,11 +161,8 @@ type failure struct {
 func (f *failure) decide(random uint64) Decision {
 	asked := job.AskedBy(f.Err)
 	f.asked = asked
-	if asked.Park {
-		return f.park(asked.Delay)
-	}
-	if asked.Move {
-		return f.move(asked.Queue)
+	if d, ok := f.unfailed(); ok {
+		return d
 	}
 	left, never := f.left()
 	if never {

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
@@ -14,6 +15,29 @@ import (
 
 // This file decides about jobs that have not failed: their handlers put them off, or into another
 // queue.
+
+// What becomes of such a job.
+const (
+	Park = job.Parked // Decision.Payload into the schedule set
+	Move = job.Moved  // Decision.Payload into Decision.Queue
+)
+
+// Why, by the handler.
+const (
+	becauseParked = "parked"
+	becauseMoved  = "moved"
+)
+
+// unfailed is the decision that the handler has asked for; false if the job has failed.
+func (f *failure) unfailed() (Decision, bool) {
+	switch {
+	case f.asked.Park:
+		return f.park(f.asked.Delay), true
+	case f.asked.Move:
+		return f.move(f.asked.Queue), true
+	}
+	return Decision{}, false
+}
 
 // park puts the job off and leaves its bytes as they are, with two exceptions. What leaves the
 // schedule set goes to the queue that the job names, so that field is set if the job was fetched from
