@@ -322,11 +322,11 @@ func noLimit(r *rig) {
 
 // spoiledLimit: a key of the wrong type is an error, and the unit stays in hand.
 func spoiledLimit(r *rig) {
-	r.limit("one", "1")
 	r.push("a", 1)
 	f := r.fetcher(fetch.Strict{"a"})
 	u := r.take(f, 1)
-	for _, key := range []string{keys.Slots(r.base(), "one"), keys.Held(r.base(), "one"), keys.HeldRules(r.base())} {
+	for key, limit := range map[string]string{keys.Slots(r.base(), "one"): "1", keys.Held(r.base(), "one"): "0", keys.HeldRules(r.base()): "0"} {
+		r.limit("one", limit)
 		r.must("spoil", r.rdb.LPush(r.ctx, key, "x").Err())
 		m := r.ask(u[0], "one")
 		if _, err := f.Settle(r.ctx, []fetch.Move{m}); err == nil || !strings.Contains(err.Error(), key) {
@@ -337,6 +337,7 @@ func spoiledLimit(r *rig) {
 		}
 		r.must("free the key", r.rdb.Del(r.ctx, key).Err())
 	}
+	r.limit("one", "1")
 	moves, in := r.asks(f, u, "one")
 	equal(r.t, "let in", in, []string{"a 0"})
 	r.settle(f, r.leaving(moves[0]))

@@ -4,57 +4,78 @@
 -- KEYS[2..] lists
 -- ARGV[3]  BASE, ARGV[4] seconds that a slot lives
 -- ARGV[5..] jobs, each of them: number of the key of its list; its field; the name of a large job that is not sent, else ''; the
---          job; its jid; its age, as enqueued_at; its HEADER; '1' if there is room for it in any case;
---          number of its rules; these
+--          job; its jid; its age, as enqueued_at; its HEADER; '1' if there is room for it in any case; number of its rules; these
 --
--- Returns for each job '' if it stays, else the rule that holds it. Errors, before anything is written: REFUSED if a key of a
--- rule cannot be written, ABSENT if a large job is to be sent.
+-- Returns for each job '' if it stays, else the rule that holds it. Errors: ABSENT if a large job is to be sent, REFUSED if a key of
+-- a rule cannot be written. Then no job is held; slots that were given are given again by the next call.
 
-local jobs, at = {}, 5
+local jobs, at, life = {}, 5, tonumber(ARGV[4])
 while at <= #ARGV do
   local j = {list = KEYS[tonumber(ARGV[at])], field = ARGV[at + 1], job = ARGV[at + 3], jid = ARGV[at + 4], age = ARGV[at + 5], header = ARGV[at + 6], force = ARGV[at + 7] == '1'}
-  local n = tonumber(ARGV[at + 8])
   if ARGV[at + 2] ~= '' then
     j.job = known(j.list, ARGV[at + 2])
     if not j.job then return redis.error_reply('ABSENT') end
   end
-  for i = at + 9, at + 8 + n do
-    local r = rules[ARGV[i]]
-    if not r then
-      r = rule(ARGV[3], ARGV[i])
-      for _, key in ipairs({r.slots, r.held, r.base .. 'held'}) do
-        local err = text(pcall('ZADD', key, 'XX', '0', ''))
-        if err then return redis.error_reply('REFUSED ' .. key .. ': ' .. err) end
-      end
-    end
-    j[#j + 1] = r
-  end
-  at = at + 9 + n
+  for i = at + 9, at + 8 + tonumber(ARGV[at + 8]) do j[#j + 1] = rule(ARGV[3], ARGV[i]) end
+  at = at + 9 + #j
   jobs[#jobs + 1] = j
 end
 
 local asked = #inOrder -- letIn knows more of them
 for i = 1, asked do
   local r = inOrder[i]
-  letIn(r, 16)
-  r.busy = pcall('EXISTS', r.held) == 1 -- then who comes now waits behind
+  r.slotsOf, r.holding = {}, numeric(pcall('ZCARD', r.held)) > 0
+  if r.holding then
+    letIn(r, 16)
+    r.busy = pcall('EXISTS', r.held) == 1 -- then who comes now waits behind
+  end
 end
-local out = {}
+
+local out, held, last = {}, {}, stamp(now() + life)
 for i, j in ipairs(jobs) do
-  local by
-  for _, r in ipairs(j) do
-    if not by and not j.force and (r.busy or room(r) <= 0) and not has(r, j.jid) then by = r end
+  local by, mine = nil, {}
+  for k, r in ipairs(j) do
+    local plenty = not r.every and not r.busy and room(r) > #jobs -- then it does not matter
+    mine[k] = not plenty and (r.slotsOf[j.jid] or has(r, j.jid))
+    if not by and not j.force and not mine[k] and (r.busy or room(r) <= 0) then by = r end
   end
   out[i] = by and by.id or ''
   if by then
-    hold(by, j.age, string.format('%.0f.%05d.%s %s\n', now() * 1000000, i, number, j.header) .. j.job)
     by.busy = true
-    pcall('LREM', j.list, '-1', j.job)
-    dropped(j.list, j.field)
-  else
-    for _, r in ipairs(j) do enterRule(r, j.jid, r.every and 0 or tonumber(ARGV[4])) end
+    held[#held + 1] = {by, i}
+  end
+  for k, r in ipairs(by and {} or j) do
+    if not mine[k] then
+      r.n, r.coming = room(r) - 1, r.coming + 1
+    end
+    if not r.every then
+      r.slotsOf[j.jid] = true
+      r.slotsOf[#r.slotsOf + 1], r.slotsOf[#r.slotsOf + 2] = last, j.jid
+    elseif mine[k] then
+      pcall('ZREM', r.slots, j.jid)
+    end
   end
 end
-for i = 1, asked do due(inOrder[i]) end
+
+for i = 1, asked do
+  local r = inOrder[i]
+  local key, err = r.slots, #r.slotsOf > 0 and give(r, r.slotsOf, life)
+  if r.every and r.coming > 0 then key, err = r.rate, spend(r, r.coming) end
+  r.coming = 0
+  for _, name in ipairs(r.busy and not err and {r.held, r.base .. 'held'} or {}) do
+    if not err then key, err = name, text(pcall('ZADD', name, 'XX', '0', '')) end
+  end
+  if err then return redis.error_reply('REFUSED ' .. key .. ': ' .. err) end
+end
+for _, h in ipairs(held) do
+  local by, j = h[1], jobs[h[2]]
+  hold(by, j.age, string.format('%.0f.%05d.%s %s\n', now() * 1000000, h[2], number, j.header) .. j.job)
+  pcall('LREM', j.list, '-1', j.job)
+  dropped(j.list, j.field)
+end
+for i = 1, asked do
+  local r = inOrder[i]
+  if r.holding or r.busy then due(r) end
+end
 confirm()
 return out

@@ -10,7 +10,7 @@
 --                 the list that the job goes to, name of the queue if it may be new to the set of all queues, else '', jid, rules
 -- BASEheld        zset of the rules that hold jobs, by when the leader looks at them
 
-local native, rules, inOrder, clock = _G.pcall, {}, {}, nil
+local native, rules, inOrder, defs, clock = _G.pcall, {}, {}, {}, nil
 
 local function now()
   if not clock then
@@ -28,10 +28,11 @@ local function rule(base, id)
   local r = rules[id]
   if not r then
     local name, key = string.match(id, '^([^:]*):?(.*)$')
-    local def = pcall('HGET', base .. 'limits', name)
+    local def = defs[base .. name] or pcall('HGET', base .. 'limits', name)
     def = type(def) == 'string' and def or ''
+    defs[base .. name] = def
     local limit, every = string.match(def, '^([%d.]+) ?([%d.]*)')
-    r = {base = base, id = id, limit = tonumber(limit) or 0, every = tonumber(every)}
+    r = {base = base, id = id, coming = 0, limit = tonumber(limit) or 0, every = tonumber(every)}
     r.slots, r.held, r.rate = base .. 'slots:' .. id, base .. 'held:' .. id, base .. 'rate:' .. id
     if string.find(def, ' throttled', 1, true) then -- as the gem sidekiq-throttled names them
       r.slots = 'throttled:' .. string.gsub(name, '%%3A', ':') .. ':concurrency.v2' .. (key ~= '' and ':' .. key or '')
@@ -41,38 +42,45 @@ local function rule(base, id)
   return r
 end
 
--- room is how many jobs may enter.
+-- room is how many jobs may enter beside those that this call is about to let in (coming). Slots that have ended are looked for
+-- when there is none.
 local function room(r)
-  if not r.n then
+  if r.n and (r.n > 0 or r.swept) then return r.n end
+  if r.n then
+    r.swept = true
     pcall('ZREMRANGEBYSCORE', r.slots, '-inf', stamp(now()))
-    r.n = r.limit - numeric(pcall('ZCARD', r.slots))
-    if r.every then
-      r.back = math.max(numeric(pcall('GET', r.rate)), now())
-      r.n = math.min(r.n, math.floor((now() - r.back) / r.every + r.limit + 0.000001))
-    end
   end
-  return r.n
+  r.count = numeric(pcall('ZCARD', r.slots))
+  r.n = r.limit - r.count - r.coming
+  if r.every then
+    r.back = math.max(numeric(pcall('GET', r.rate)), now())
+    r.n = math.min(r.n + r.coming, math.floor((now() - r.back) / r.every + r.limit + 0.000001) - r.coming)
+  end
+  return room(r)
 end
 
-local function has(r, jid) return type(pcall('ZSCORE', r.slots, jid)) == 'string' end
+local function has(r, jid)
+  room(r)
+  return r.count > 0 and type(pcall('ZSCORE', r.slots, jid)) == 'string'
+end
 
--- enterRule gives a job a slot for so many seconds; 0 for one of a rate that starts now.
-local function enterRule(r, jid, seconds)
-  local had = has(r, jid)
-  if not had then
-    r.n = room(r) - 1
-    if r.every then
-      r.back = r.back + r.every
-      pcall('SET', r.rate, stamp(r.back), 'PX', string.format('%.0f', (r.back - now()) * 1000 + 1000))
-    end
+local function again(r) r.n, r.swept = nil, nil end
+
+-- spend takes n tokens of a rate.
+local function spend(r, n)
+  r.back = r.back + n * r.every
+  return text(pcall('SET', r.rate, stamp(r.back), 'PX', string.format('%.0f', (r.back - now()) * 1000 + 1000)))
+end
+
+-- give gives slots, as arguments of ZADD, of which the longest lives for so many seconds.
+local function give(r, slots, seconds)
+  local err
+  for i = 1, #slots, 500 do
+    err = err or text(pcall('ZADD', r.slots, unpack(slots, i, math.min(i + 499, #slots))))
   end
-  if seconds > 0 then
-    pcall('ZADD', r.slots, stamp(now() + seconds), jid)
-    pcall('PEXPIRE', r.slots, string.format('%.0f', math.max(600, 2 * seconds) * 1000))
-  elseif had then
-    pcall('ZREM', r.slots, jid)
-    r.n = nil
-  end
+  pcall('PEXPIRE', r.slots, string.format('%.0f', math.max(600, 2 * seconds) * 1000))
+  r.count = r.count + 1 -- or more: it is not 0
+  return err
 end
 
 local function hold(r, age, member)
@@ -127,7 +135,14 @@ local function letIn(r, most, force)
         due(full)
       else
         if pcall('SISMEMBER', 'paused', what[2]) == 1 then all = {} end -- it waits there, without slots
-        for _, o in ipairs(all) do enterRule(o, what[3], 60) end
+        for _, o in ipairs(all) do
+          if not has(o, what[3]) then
+            room(o)
+            o.n = o.n - 1
+            if o.every then spend(o, 1) end
+          end
+          give(o, {stamp(now() + 60), what[3]}, 60)
+        end
         ready[#ready + 1] = {some[i], what, bytes, all}
       end
     end
@@ -137,7 +152,7 @@ local function letIn(r, most, force)
         pcall('ZADD', r.held, stamp(now()), member)
         for _, o in ipairs(all) do
           pcall('ZREM', o.slots, what[3])
-          o.n = nil
+          again(o)
         end
       else
         count = count + 1
@@ -151,14 +166,14 @@ end
 local function leave(base, ids, jid, seconds, as)
   for _, id in ipairs(ids) do
     local r = rule(base, id)
+    r.left = r.left or {}
     if as ~= '' then
       if pcall('ZREM', r.slots, jid) == 1 then pcall('ZADD', r.slots, stamp(now() + seconds), as) end
     elseif seconds > 0 then
       pcall('ZADD', r.slots, 'XX', stamp(now() + seconds), jid)
     else
-      pcall('ZREM', r.slots, jid)
+      r.left[#r.left + 1] = jid
     end
-    r.n, r.left = nil, true
   end
 end
 
@@ -166,7 +181,12 @@ end
 local function left()
   for i = 1, #inOrder do -- letIn knows more of them
     local r = inOrder[i]
-    if r.left then
+    for k = 1, r.left and #r.left or 0, 500 do pcall('ZREM', r.slots, unpack(r.left, k, math.min(k + 499, #r.left))) end
+    again(r)
+  end
+  for i = 1, #inOrder do
+    local r = inOrder[i]
+    if r.left and pcall('EXISTS', r.held) == 1 then
       letIn(r, 16)
       due(r)
     end
