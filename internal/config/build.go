@@ -31,7 +31,7 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 		Timeout: s.Timeout, Lease: s.Lease, Poison: s.Poison,
 		Tag: s.Tag, Labels: s.Labels, Environment: s.Environment,
 		MaxRetries: s.MaxRetries, DeadMax: s.DeadMax, DeadTimeout: s.DeadTimeout, Timestamps: s.Timestamps,
-		Encryption: s.Keys, Periodic: s.Periodic, PeriodicTag: s.PeriodicTag, PeriodicElsewhere: s.PeriodicElsewhere, Zone: s.Zone,
+		Encryption: s.Keys, QueueLimits: s.queueLimits(), Periodic: s.Periodic, PeriodicTag: s.PeriodicTag, PeriodicElsewhere: s.PeriodicElsewhere, Zone: s.Zone,
 		PollInterval: s.PollInterval, PollIntervalPerProcess: s.PollIntervalPerProcess,
 		MaxIterationRuntime: s.MaxIterationRuntime, Metrics: s.Metrics, WorkersKey: s.WorkersKey,
 	}
@@ -77,6 +77,7 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 		}
 		options.Recovery = h.Recovery
 		options.Take, options.RestQueue = h.Take, h.RestQueue
+		options.Limits = s.limitsOf(h.Class)
 		options.ExpireAfter, options.DropExpired = h.ExpireAfter, h.DropExpired
 		troupe.HandleClass(&registry, h.Class, run, options)
 	}

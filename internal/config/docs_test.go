@@ -41,7 +41,7 @@ func TestManualHasEveryKey(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
 	for heading, want := range map[string][]string{
 		"Top level": settingNames(), "A capsule": capsuleSettings.keys(), "A strategy": strategySettings.keys(),
-		"A shard": shardKeys(), "Poison pills": poisonSettings.keys(), "A handler": handlerSettings.keys(), "http": httpSettings.keys(),
+		"A shard": shardKeys(), "Poison pills": poisonSettings.keys(), "A handler": handlerSettings.keys(), "Limits of jobs": jobLimitSettings.keys(), "http": httpSettings.keys(),
 	} {
 		var got []string
 		for _, m := range row.FindAllStringSubmatch(parts[heading], -1) {

@@ -50,6 +50,8 @@ type File struct {
 
 	Encryption encryptionEntry
 
+	JobLimits []limitEntry // of classes and queues
+
 	Periodic          []troupe.Periodic
 	PeriodicTag       string         // the tag that was said
 	PeriodicElsewhere bool           // another process carries out all ticks
@@ -109,6 +111,8 @@ type handlerEntry struct {
 	DropExpired bool
 	// Unique says which of its jobs are the same, for who pushes with the file; nil: they are not unique.
 	Unique *troupe.Unique
+	// Limits are the keys of its limits under limits:.
+	Limits []string
 
 	line int
 }

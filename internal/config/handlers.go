@@ -35,7 +35,10 @@ var handlerSettings = readers[handlerEntry]{
 	"expire_after": func(p *parse, h *handlerEntry, n *node, field string) {
 		h.ExpireAfter = p.duration(n, field, time.Second)
 	},
-	"unique":       func(p *parse, h *handlerEntry, n *node, field string) { h.Unique = p.unique(n, field) },
+	"unique": func(p *parse, h *handlerEntry, n *node, field string) { h.Unique = p.unique(n, field) },
+	"limits": func(p *parse, h *handlerEntry, n *node, field string) {
+		h.Limits = p.names(n, field, "the name of a limit")
+	},
 	"drop_expired": func(p *parse, h *handlerEntry, n *node, field string) { h.DropExpired = p.bool(n, field) },
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -36,9 +37,18 @@ var foreign = map[string]string{
 	"cron":                  "it lists no periodic jobs",
 	"cron_poll_interval":    "a periodic job is pushed when its time comes",
 	"dynamic":               "with sidekiq-limit_fetch it means to take from every queue that Redis knows, which nothing here does: name the queues under queues:",
-	"limits":                "it is an option of a Ruby extension (sidekiq-limit_fetch); give such a queue a capsule of its own",
 	"process_limits":        "it is an option of a Ruby extension (sidekiq-limit_fetch)",
 	"blocking":              "it is an option of a Ruby extension (sidekiq-limit_fetch)",
+}
+
+// processLimits tells how to get each limit of sidekiq-limit_fetch that holds within a process.
+func (p *parse) processLimits(n *node, field string) {
+	for _, e := range n.entries {
+		if e.value.kind != null {
+			p.warn(e.line, field+"."+e.key, fmt.Sprintf("it is an option of a Ruby extension (sidekiq-limit_fetch); take the queue out of queues: and give it a capsule of its own with that concurrency, "+
+				"capsules: {%s: {concurrency: %s, queues: [%q]}}", limitName(e.key), clip(e.value.plain()), e.key))
+		}
+	}
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
@@ -53,7 +63,9 @@ func (p *parse) ignored(e entry, field string) bool {
 		p.schedulerOff = true
 	}
 	why, ok := foreign[e.key]
-	if ok {
+	if e.key == "process_limits" && e.value.kind == mapping {
+		p.processLimits(e.value, field)
+	} else if ok {
 		p.warn(e.line, field, why)
 	}
 	return ok

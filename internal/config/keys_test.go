@@ -17,9 +17,9 @@ func TestUnknownKeys(t *testing.T) {
 		"max-retries": "max_retries", "maxRetries": "max_retries", "max_retry": "max_retries", "MAX_RETRIES": "max_retries",
 		"dead_max": "dead_max_jobs", "dead_timeout": "dead_timeout_in_seconds", "poll_interval": "poll_interval_average",
 		"max_iteration": "max_iteration_runtime", "loglevel": "log_level", "handlres": "handlers", "metric": "metrics",
-		"worker_key": "workers_key", "leases": "lease", "redis_": "redis", "stratgy": "strategy",
+		"worker_key": "workers_key", "leases": "lease", "redis_": "redis", "stratgy": "strategy", "limit": "limits", "qlimit": "limits",
 
-		"retry_interval": "", "web_theme": "", "qlimit": "", "newrelic": "", "slack_channel": "", "threads": "",
+		"retry_interval": "", "web_theme": "", "newrelic": "", "slack_channel": "", "threads": "",
 		"mail": "", "max": "", "dead": "", "host": "", "workers": "", "sentry_dsn": "", "cache_ttl": "",
 	}
 	for key, want := range tests {

@@ -66,6 +66,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 	l.schedule()
 	l.environment()
 	l.handlers()
+	l.limits()
 	l.encryption()
 	l.rest()
 	if len(l.s.Shards) > 0 {
@@ -76,6 +77,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 		l.waiters(l.s, "capsules.")
 		l.wires(l.s, "capsules.")
 		l.unknown(l.s, "capsules.")
+		l.keepLimits(l.s)
 	}
 	l.variables()
 	return l.s, l.faults.err()

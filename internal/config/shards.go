@@ -118,6 +118,7 @@ func (l *loader) shards() {
 		l.waiters(&own, "shards."+shard.Name+".capsules.")
 		l.wires(&own, "shards."+shard.Name+".capsules.")
 		l.unknown(&own, "shards."+shard.Name+".capsules.")
+		l.keepLimits(&own)
 		s.Trees = append(s.Trees, Tree{Shard: shard.Name, Settings: &own})
 	}
 }

@@ -77,6 +77,11 @@ func describe(b *strings.Builder, f *File) {
 	for _, c := range f.Capsules {
 		line(true, "capsule %s: %d, %s", c.Name, c.Concurrency, queues(c.Queues))
 	}
+	s := Settings{File: *f}
+	s.Capsules = []capsule{{Queues: f.Queues}}
+	for _, l := range f.JobLimits {
+		line(true, "limit %s: %s", l.Name, s.limitText(l))
+	}
 	for _, w := range f.Warnings {
 		line(true, "warning: %s", w)
 	}

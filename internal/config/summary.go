@@ -104,6 +104,12 @@ func (s *Settings) Summary(w io.Writer) error {
 			line("  %s\t%s\t%s", job.Name, job.Class, periodicText(job, s.Zone))
 		}
 	}
+	if len(s.JobLimits) > 0 {
+		line("\nlimits:")
+		for _, l := range s.JobLimits {
+			line("  %s\t%s", l.Key, s.limitText(l))
+		}
+	}
 	line("\nhandlers:")
 	for _, h := range s.Handlers {
 		class := h.Class

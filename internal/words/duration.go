@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -25,4 +26,23 @@ func ParseDuration(s string) (time.Duration, error) {
 		return 0, errors.New("expected " + WantDuration)
 	}
 	return d, nil
+}
+
+// WantRate is what ParseRate accepts, in words.
+const WantRate = "a number of jobs, and the time in which they may start: 10 (a second), 10/s, 100/1m or 5/90s"
+
+// ParseRate reads how many in which time: "10" (a second), "10/s", "100/1m", "5/90s".
+func ParseRate(s string) (n int, per time.Duration, err error) {
+	number, span, timed := strings.Cut(s, "/")
+	n, err = strconv.Atoi(strings.TrimSpace(number))
+	if span = strings.TrimSpace(span); !timed {
+		span = "s"
+	}
+	if span != "" && span[0] >= 'a' {
+		span = "1" + span
+	}
+	if per, perr := ParseDuration(span); err == nil && perr == nil && n > 0 && n <= math.MaxInt32 {
+		return n, per, nil
+	}
+	return 0, 0, errors.New("expected " + WantRate)
 }

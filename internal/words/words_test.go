@@ -1,6 +1,7 @@
 package words
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -29,6 +30,21 @@ func TestBrief(t *testing.T) {
 	} {
 		if got := Brief(d); got != want {
 			t.Errorf("%s: %q, expected %q", d, got, want)
+		}
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]string{
+		"10": "10 1s", "10/s": "10 1s", "100/1m": "100 1m0s", "5/90s": "5 1m30s", "3/m": "3 1m0s", "1/h": "1 1h0m0s", "2 / 90": "2 1m30s", "4/0.5": "4 500ms",
+		"": "", "0": "", "-1/s": "", "1/": "", "/s": "", "1/-1s": "", "1/0": "", "a/s": "", "1/1m/2": "", "1.5/s": "", "3000000000": "",
+	} {
+		got := ""
+		if n, per, err := ParseRate(text); err == nil {
+			got = fmt.Sprint(n, " ", per)
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

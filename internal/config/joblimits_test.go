@@ -1,0 +1,119 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
+)
+
+const limitsFile = `
+queues: [mail, "low:eu", a]
+limits:
+  mail: 5
+  low:eu: "2"
+  off:
+  account: {at_once: 1, by: 0.account_id, classes: [Charge]}
+  api: {rate: 10/1m, burst: 3, queues: a, classes: [Mail, Charge]}
+  "Reports::Daily": {at_once: 3, throttled: true}
+  rest: {rate: 7, queues: [a, nobody]}
+handlers:
+  Charge: {builtin: noop}
+  Mail: {builtin: noop, limits: ["Reports::Daily", mail]}
+  "*": {builtin: noop, limits: account}
+`
+
+// What a file says about limits is what the daemon keeps and what the summary tells.
+func TestLimitsAreReadAndBuilt(t *testing.T) {
+	s := harness.Must(loaded(t, limitsFile))(t)
+	c := harness.Must(s.Daemon(nil, zerolog.Nop(), nil))(t)
+	mail, eu := troupe.Limit{Name: "mail", AtOnce: 5}, troupe.Limit{Name: "low_eu", AtOnce: 2}
+	account := troupe.Limit{Name: "account", AtOnce: 1, By: "0.account_id"}
+	api := troupe.Limit{Name: "api", Rate: 10, Per: time.Minute, Burst: 3}
+	daily := troupe.Limit{Name: "Reports::Daily", AtOnce: 3, Throttled: true}
+	rest := troupe.Limit{Name: "rest", Rate: 7, Per: time.Second}
+	if diff := cmp.Diff(map[string][]troupe.Limit{"mail": {mail}, "low:eu": {eu}, "a": {api, rest}, "nobody": {rest}}, c.QueueLimits); diff != "" {
+		t.Errorf("of queues, want - got +:\n%s", diff)
+	}
+	for class, want := range map[string][]troupe.Limit{"Charge": {account, api}, "Mail": {mail, api, daily}, "Else": {account}} {
+		e, _ := c.Registry.Lookup(class)
+		if diff := cmp.Diff(want, e.Options.Limits); diff != "" {
+			t.Errorf("of %s, want - got +:\n%s", class, diff)
+		}
+	}
+	var b strings.Builder
+	harness.OK(t, s.Summary(&b))
+	_, text, _ := strings.Cut(b.String(), "\nlimits:\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	harness.Equal(t, "the summary", text, `  mail            5 at once, class Mail, queue mail; as in sidekiq-limit_fetch, but jobs that Ruby runs do not count
+  low:eu          2 at once, queue low:eu; as in sidekiq-limit_fetch, but jobs that Ruby runs do not count
+  account         1 at once, by 0.account_id, class Charge, *
+  api             10 in 1m0s, 3 together after a pause, class Mail, Charge, queue a
+  Reports::Daily  3 at once, together with sidekiq-throttled, class Mail
+  rest            7 in 1s, queue a, nobody (no capsule here takes from nobody)`)
+}
+
+func TestLimitFaults(t *testing.T) {
+	const handlers = "handlers: {A: {builtin: noop}, B: {builtin: noop}}\n"
+	of := func(limit string) string { return handlers + "limits: {x: " + limit + "}\n" }
+	for text, want := range map[string]string{
+		handlers + "limits: 5":                                              `limits is "5", expected ` + wantLimits,
+		handlers + "limits: [mail]":                                         `limits is a list, expected ` + wantLimits,
+		of("0"):                                                             `troupe.yml:2: limits.x is "0", expected ` + wantLimit,
+		of("2.5"):                                                           `limits.x is "2.5", expected ` + wantLimit,
+		of("10/1m"):                                                         `limits.x is "10/1m", expected ` + wantLimit,
+		of("[5]"):                                                           `limits.x is a list, expected ` + wantLimit,
+		of("{queues: [a]}"):                                                 `limits.x is without a kind, expected at_once or rate`,
+		of("{at_once: 1, rate: 2, queues: [a]}"):                            `limits.x is of two kinds (at_once, rate), expected one of them`,
+		of("{at_once: 0, queues: [a]}"):                                     `limits.x.at_once is "0", expected a whole number from 1`,
+		of("{at_onec: 1, queues: [a]}"):                                     `limits.x.at_onec is no known key, expected at_once`,
+		of("{rate: 0, queues: [a]}"):                                        `limits.x.rate is "0", expected a number of jobs`,
+		of("{rate: 1/0, queues: [a]}"):                                      `limits.x.rate is "1/0", expected a number of jobs`,
+		of("{rate: ten/s, queues: [a]}"):                                    `limits.x.rate is "ten/s", expected a number of jobs`,
+		of("{rate: 1/fortnight, queues: [a]}"):                              `limits.x.rate is "1/fortnight", expected a number of jobs`,
+		of("{rate: 1/1us, queues: [a]}"):                                    `limits.x.rate is "1/1us", expected a number of jobs`,
+		of("{rate: 1/, queues: [a]}"):                                       `limits.x.rate is "1/", expected a number of jobs`,
+		of("{rate: [1], queues: [a]}"):                                      `limits.x.rate is a list, expected a number of jobs`,
+		of("{rate: 1, burst: 0, queues: [a]}"):                              `limits.x.burst is "0", expected a whole number from 1`,
+		of("{at_once: 1, burst: 2, queues: [a]}"):                           `limits.x.burst is 2, expected it beside rate only`,
+		of("{at_once: 1, by: [0], queues: [a]}"):                            `limits.x.by is a list, expected a place of an argument`,
+		of("{at_once: 1, by: '', queues: [a]}"):                             `limits.x.by is "", expected a place of an argument`,
+		of("{rate: 1, throttled: true, queues: [a]}"):                       `limits.x.throttled is true, expected it beside at_once only`,
+		of("{at_once: 1, queues: [a, a]}"):                                  `limits.x.queues is "a" twice, expected it once`,
+		of("{at_once: 1, classes: ['']}"):                                   `limits.x.classes is "", expected the name of a class`,
+		of("{at_once: 1, classes: [A, Gone]}"):                              `troupe.yml:2: limits.x.classes is "Gone", expected a class that has a handler under handlers:`,
+		of("{at_once: 1}"):                                                  `limits.x is of no job, expected queues or classes in it, or a handler with limits: [x]`,
+		handlers + "limits: {'a b': {at_once: 1, queues: [a]}}":             `limits.a b is named "a b", expected ` + wantLimitName,
+		handlers + "limits: {'a:b': {at_once: 1, queues: [a]}}":             `expected ` + wantLimitName,
+		handlers + "limits: {'a:b': 1, a_b: 2}":                             `limits.a_b is named "a_b", expected a name that limits.a:b has not`,
+		handlers + "limits:\n  a: 1\n  a: 2":                                `a is given twice, expected it once`,
+		of("1") + "fetch: basic\n":                                          `limits.x is given beside fetch: basic of the capsule default, expected fetch: reliable`,
+		of("1") + "capsules: {php: {wire: laravel, queues: [b]}}":           `limits.x is given beside the capsule php with wire: laravel, expected no limits in its daemon`,
+		of("{at_once: 1, throttled: yes, queues: [a]}") + cluster:           `limits.x.throttled is true, expected false on a Redis Cluster`,
+		"handlers: {A: {builtin: noop, limits: [x]}}":                       `handlers.A.limits is "x", expected the name of a limit under limits:`,
+		"limits: {x: 1, y: 2}\nhandlers: {A: {builtin: noop, limits: [z]}}": `handlers.A.limits is "z", expected one of x, y`,
+		"limits: {x: 1}\nhandlers: {A: {builtin: noop, limits: [x, x]}}":    `handlers.A.limits is "x" twice, expected it once`,
+		"limits: {x: {at_once: 1, classes: [A]}}\nhandlers: {A: {builtin: noop, limits: [x]}}":          `expected it here or in limits.x.classes, not twice`,
+		handlers + "shards: {s: {redis: 'redis://h:1', capsules: {k: {fetch: basic}}}}\nlimits: {x: 1}": `limits.x is given beside fetch: basic of the capsule k`,
+	} {
+		_, err := loaded(t, text)
+		harness.ErrorHas(t, text, err, want)
+	}
+}
+
+const cluster = "redis: 'redis+cluster://h:7000'\n"
+
+// The daemon that runs keeps the limits that it began with.
+func TestChangedLimitsTakeARestart(t *testing.T) {
+	s, next := harness.Must(loaded(t, limitsFile))(t), harness.Must(loaded(t, strings.Replace(limitsFile, "mail: 5", "mail: 6", 1)))(t)
+	_, ignored, err := s.Reload(next, "")
+	harness.OK(t, err)
+	if len(ignored) != 1 || !strings.HasPrefix(ignored[0], "mail 6 at once") {
+		t.Errorf("ignored: %q", ignored)
+	}
+}
