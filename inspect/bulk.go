@@ -51,6 +51,9 @@ type Bulk struct {
 // at once.
 func (s *JobSet) RetryAll(ctx context.Context, b Bulk) (Counts, error) {
 	s = s.made()
+	if err := s.refuse(); err != nil {
+		return Counts{}, s.wrap("retry all", err)
+	}
 	return s.all(ctx, "retry all", b, func(b *bulk, page []*SortedEntry) error {
 		return b.retry(ctx, page)
 	})

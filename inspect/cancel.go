@@ -38,6 +38,7 @@ const (
 	Queued    Place = "queued"    // it waited in its queue
 	Scheduled Place = "scheduled" // it was to run later
 	Retrying  Place = "retrying"  // it had failed and was to run again
+	Held      Place = "held"      // a limit held it
 	Running   Place = "running"
 	Fetched   Place = "fetched" // a process had taken it from its queue, and had not begun it
 )
@@ -45,7 +46,8 @@ const (
 // Cancelled is what Cancel has found and done.
 type Cancelled struct {
 	Place   Place
-	Queue   string // of a job that was Queued
+	Queue   string // of a job that was Queued or Held
+	Rule    string // that held a job: the limit, and what it counts together
 	Process string // identity, of a job that was Running or Fetched
 
 	// Deleted: the job is gone and will not run. Else it was asked to end: one that runs by the end of
@@ -64,6 +66,8 @@ func (c Cancelled) String() string {
 		return "it waited in the queue " + words.Text(c.Queue) + " and " + is
 	case Scheduled:
 		return "it was scheduled and " + is
+	case Held:
+		return "the limit " + words.Text(c.Rule) + " held it and it " + is
 	case Retrying:
 		return "it was to be retried and " + is
 	case Fetched:
@@ -85,11 +89,11 @@ const (
 	handTime = 100 * time.Millisecond
 )
 
-// Cancel ends a job wherever it is. One that waits, is scheduled or is to be retried is deleted, and
+// Cancel ends a job wherever it is. One that waits, is held by a limit, is scheduled or is to be retried is deleted, and
 // so is one that a process of troupe has fetched and not begun; one that runs is cancelled as
 // CancelRunning does it, and what becomes of it is its handler's affair. An iterable job that has
 // begun is asked to end by its state, stays where it is and ends, after OnCancel, when it runs next.
-// It looks into both sets, all queues and all processes.
+// It looks into both sets, what limits hold, all queues and all processes.
 //
 // A job that is nowhere, or dead, is ErrNotFound; one that a process has and does not give up a
 // *RefusedError; ErrNoReply means that a process did not answer, within 5 s if ctx has no deadline.
@@ -135,6 +139,18 @@ func (i *Inspector) cancel(ctx context.Context, jid string) (Cancelled, error) {
 		entry, err := in.set.FindJob(ctx, jid)
 		if done, err := taken(asked, err, func() (Outcome, error) { return entry.Delete(ctx) }); done || err != nil {
 			return Cancelled{Place: in.place, Deleted: !asked}, err
+		}
+	}
+	for one, err := range i.HeldJobs(ctx) {
+		if err == nil && one.Held.JID != jid {
+			continue
+		}
+		if done, err := taken(asked, err, func() (Outcome, error) { return one.Delete(ctx) }); done || err != nil {
+			c := Cancelled{Place: Held, Deleted: !asked}
+			if one != nil {
+				c.Queue, c.Rule = one.Queue, one.Held.Rule
+			}
+			return c, err
 		}
 	}
 	queues, err := i.Queues(ctx)

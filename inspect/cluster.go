@@ -18,11 +18,12 @@ import (
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-// forget takes the queue off the list of queues, which is in another slot, unless something is pushed to it meanwhile.
+// forget takes the queue off the list of queues, which is in another slot, unless something is pushed to it meanwhile,
+// or its limits hold jobs, which are found by it.
 func (q *Queue) forget(ctx context.Context) error {
 	rdb := q.in().db()
 	err := rdb.SRem(ctx, keys.Queues, q.Name).Err()
-	if err == nil && rdb.LLen(ctx, q.key()).Val() > 0 {
+	if err == nil && (rdb.LLen(ctx, q.key()).Val() > 0 || rdb.Exists(ctx, keys.HeldRules(keys.LimitBase(q.Name, true))).Val() > 0) {
 		err = rdb.SAdd(ctx, keys.Queues, q.Name).Err()
 	}
 	return err

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -39,12 +40,18 @@ type SortedEntry struct {
 	Set   *JobSet   // that the entry was found in
 	Score float64   // the exact score
 	At    time.Time // the score as a time, exact to the microsecond; zero if it is none before the year 10000
+	Held  *HeldBy   // of a job that a limit holds; its score is its enqueued_at
 
 	gone atomic.Bool // as far as we know
 }
 
 func (s *JobSet) entry(t text, score float64) *SortedEntry {
-	e := &SortedEntry{JobRecord: recordOf(t, ""), Set: s, Score: score}
+	e := &SortedEntry{Set: s, Score: score}
+	if s.rule != nil {
+		e.JobRecord, e.Held = s.rule.record(t)
+	} else {
+		e.JobRecord = recordOf(t, "")
+	}
 	switch {
 	case score < millis:
 		e.At = timeOf(scores.Format(score))
@@ -103,7 +110,7 @@ func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, er
 	}
 	const verb = "reschedule an entry"
 	score, err := scoreOf(at)
-	if err != nil {
+	if err = cmp.Or(e.Set.refuse(), err); err != nil {
 		return Gone, e.Set.wrap(verb, err)
 	}
 	all, err := e.whole(ctx)
@@ -202,8 +209,8 @@ func (e *SortedEntry) enqueue(ctx context.Context, verb string, retry bool) (Out
 
 // prepare makes what goes into the queue; nil if middleware has stopped it.
 func (e *SortedEntry) prepare(ctx context.Context, now time.Time, retry bool) (*troupe.Payload, error) {
-	if e.Err != nil {
-		return nil, e.Err
+	if err := cmp.Or(e.Err, e.Set.refuse()); err != nil {
+		return nil, err
 	}
 	p := e.Payload.Clone()
 	if count, ok := p.Get("retry_count"); ok && retry && string(count) != "null" {
@@ -304,16 +311,19 @@ func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 	now := time.Now()
 	trim := s.in().trim(now)
 	if redisconn.OnCluster(s.in().db()) && s.Name != keys.Dead {
+		if s.rule != nil {
+			return s.killHeldOnCluster(ctx, entries, now, trim)
+		}
 		return s.killOnCluster(ctx, entries, now, trim)
 	}
 	names, args := []string{s.Name, keys.Dead}, []any{scores.Format(scores.Of(now)), trim.Text(), len(entries)}
 	var locks []any
 	for i, e := range entries {
 		text := e.deadText(now)
-		if text == e.Raw {
+		if text == e.stored() {
 			text = ""
 		}
-		args = append(args, e.Raw, text)
+		args = append(args, e.stored(), text)
 		if lock := e.lock(false); lock != nil && !redisconn.OnCluster(s.in().db()) {
 			names, locks = append(names, lock.Key), append(locks, i+1, lock.JID)
 		}

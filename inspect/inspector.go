@@ -72,7 +72,7 @@ func New(rdb redis.UniversalClient) *Inspector {
 	if v := reflect.ValueOf(rdb); v.Kind() == reflect.Pointer && v.IsNil() {
 		i.rdb = nil
 	}
-	i.RetrySet, i.ScheduledSet, i.DeadSet = &JobSet{keys.Retry, i}, &JobSet{keys.Schedule, i}, &JobSet{keys.Dead, i}
+	i.RetrySet, i.ScheduledSet, i.DeadSet = &JobSet{Name: keys.Retry, i: i}, &JobSet{Name: keys.Schedule, i: i}, &JobSet{Name: keys.Dead, i: i}
 	return i
 }
 

@@ -11,9 +11,9 @@ import (
 )
 
 // Missing returns those of the jids that no job has which is to run or runs: none in a queue, in the scheduled or the
-// retry set, in progress, or running by the last heartbeats. Dead jobs do not count. A jid that
-// is not returned may belong to a job that ends meanwhile; one that is returned may be missed only while a stop, or a rescue,
-// puts its job back: ask twice.
+// retry set, held by a limit, in progress, or running by the last heartbeats. Dead jobs do not count. A jid that
+// is not returned may belong to a job that ends meanwhile; one that is returned may be missed only while a stop, a rescue
+// or a limit puts its job back: ask twice.
 //
 // It reads all jobs until it has found all of the jids. It is an error if a fetcher is registered whose layout this version
 // does not know: what that has in progress cannot be read.
@@ -22,8 +22,8 @@ func (i *Inspector) Missing(ctx context.Context, jids ...string) ([]string, erro
 	for _, jid := range jids {
 		left[jid] = true
 	}
-	// in the order in which jobs move, and the sets once more
-	for _, look := range []func(context.Context, map[string]bool) error{i.foundInSets, i.foundInQueues, i.foundInProgress, i.foundInSets} {
+	// in the order in which jobs move, and once more where they come back to
+	for _, look := range []func(context.Context, map[string]bool) error{i.foundInSets, i.foundInHeld, i.foundInQueues, i.foundInProgress, i.foundInHeld, i.foundInSets} {
 		if len(left) == 0 {
 			break
 		}
@@ -60,6 +60,10 @@ func (i *Inspector) foundInSets(ctx context.Context, left map[string]bool) error
 		}
 	}
 	return nil
+}
+
+func (i *Inspector) foundInHeld(ctx context.Context, left map[string]bool) error {
+	return strike(left, i.HeldJobs(ctx), func(e *SortedEntry) string { return e.Held.JID })
 }
 
 func (i *Inspector) foundInQueues(ctx context.Context, left map[string]bool) error {

@@ -36,6 +36,9 @@ type JobRecord struct {
 // Cut reports whether the job is so long that not all of it was read.
 func (r *JobRecord) Cut() bool { return r.text.cut() }
 
+// stored are the exact bytes by which Redis has the job, unless it is cut: of a held job with what stands in front of it.
+func (r *JobRecord) stored() string { return r.text.head }
+
 func newRecord(raw, queue string) JobRecord {
 	return recordOf(text{head: raw, size: int64(len(raw))}, queue)
 }

@@ -64,16 +64,16 @@ func (i *Inspector) remove(ctx context.Context, key, from string, jobs []*JobRec
 	for k, r := range jobs {
 		lock := r.lock(cluster)
 		if lock != nil && together(rdb, key, lock.Key) {
-			names, args, locked = append(names, lock.Key), append(args, r.Raw, lock.JID), append(locked, k)
+			names, args, locked = append(names, lock.Key), append(args, r.stored(), lock.JID), append(locked, k)
 			continue
 		}
 		switch from {
 		case fromSet:
-			removed[k] = pipe.ZRem(ctx, key, r.Raw)
+			removed[k] = pipe.ZRem(ctx, key, r.stored())
 		case fromQueueHead:
-			removed[k] = pipe.LRem(ctx, key, 1, r.Raw)
+			removed[k] = pipe.LRem(ctx, key, 1, r.stored())
 		default:
-			removed[k] = pipe.LRem(ctx, key, -1, r.Raw)
+			removed[k] = pipe.LRem(ctx, key, -1, r.stored())
 		}
 	}
 	if pipe.Len() > 0 {

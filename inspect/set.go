@@ -16,10 +16,11 @@ import (
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-// JobSet is one of the three sorted sets of jobs. Scores are seconds since the
-// epoch.
+// JobSet is one of the three sorted sets of jobs, or what a rule of a limit holds (see LimitRule.Jobs). Scores are seconds
+// since the epoch.
 type JobSet struct {
-	Name string // the key: "retry", "schedule" or "dead"
+	Name string // the key: "retry", "schedule" or "dead", or that of held jobs
+	rule *LimitRule
 	i    *Inspector
 }
 
@@ -35,6 +36,10 @@ func (s *JobSet) Size(ctx context.Context) (int64, error) {
 // Redis that is full, too.
 func (s *JobSet) Clear(ctx context.Context) (int64, error) {
 	s = s.made()
+	if s.rule != nil {
+		counts, err := s.DeleteAll(ctx, Bulk{})
+		return int64(counts.Done), err
+	}
 	size, err := s.Size(ctx)
 	if err != nil {
 		return 0, err
@@ -48,6 +53,9 @@ func (s *JobSet) Clear(ctx context.Context) (int64, error) {
 func (s *JobSet) Schedule(ctx context.Context, at time.Time, p *troupe.Payload) error {
 	s = s.made()
 	score, err := scoreOf(at)
+	if err == nil {
+		err = s.refuse()
+	}
 	if err == nil {
 		err = p.Rewritable()
 	}
@@ -194,7 +202,7 @@ func (s *JobSet) FindJob(ctx context.Context, jid string) (*SortedEntry, error) 
 		if err != nil {
 			return nil, err
 		}
-		if e.JID == jid {
+		if e.JID == jid || e.Held != nil && e.Held.JID == jid {
 			return e, nil
 		}
 	}

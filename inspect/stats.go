@@ -19,6 +19,7 @@ type Stats struct {
 	ScheduledSize int64
 	RetrySize     int64
 	DeadSize      int64
+	HeldSize      int64 // jobs that limits hold
 	ProcessesSize int64 // dead ones that are not yet cleaned up included
 
 	WorkersSize int64 // jobs that run now, as of the last heartbeats
@@ -28,8 +29,8 @@ type Stats struct {
 	DefaultQueueLatency time.Duration
 }
 
-// Stats returns the totals. It costs four round trips, and in the last a command for each
-// process and queue.
+// Stats returns the totals. It costs five round trips, in one of them a command for each
+// process and queue, and a few more while limits hold jobs.
 func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 	ids, err := i.members(ctx, keys.Processes)
 	var queues []string
@@ -59,9 +60,13 @@ func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("read stats: %w", err)
 	}
+	held, err := i.HeldSize(ctx)
+	if err != nil {
+		return Stats{}, fmt.Errorf("read stats: %w", err)
+	}
 	s := Stats{
 		Processed: number(processed.Val()), Failed: number(failed.Val()),
-		ScheduledSize: scheduled.Val(), RetrySize: retries.Val(), DeadSize: dead.Val(), ProcessesSize: int64(len(ids)),
+		ScheduledSize: scheduled.Val(), RetrySize: retries.Val(), DeadSize: dead.Val(), HeldSize: held, ProcessesSize: int64(len(ids)),
 		DefaultQueueLatency: latencyOf(oldest[0]),
 	}
 	for _, cmd := range busy {

@@ -2,12 +2,13 @@
 --
 -- KEYS[1]  BASEheld
 -- ARGV[1]  BASE; ARGV[2] how many jobs at most; ARGV[3] 'due' for the rules that are due, 'force' to let jobs in for which
---          there is no room, 'back' to send them back to their queues without slots; ARGV[4..] the rules, of force and back
+--          there is no room, 'back' to send them back to their queues without slots; ARGV[4..] the rules, of force and back;
+--          'one' for one job of the rule ARGV[4], whose member is ARGV[5], as with force
 --
 -- Returns how many jobs were let in, and of due in how many ms the next rule is due, -1 if none holds jobs.
 
 local base, most, how, count = ARGV[1], tonumber(ARGV[2]), ARGV[3], 0
-local ids = {unpack(ARGV, 4)}
+local ids = {unpack(ARGV, 4, how == 'one' and 4 or #ARGV)}
 if how == 'due' then
   local some = pcall('ZRANGEBYSCORE', KEYS[1], '-inf', stamp(now()), 'LIMIT', '0', '1000')
   ids = text(some) and {} or some
@@ -15,7 +16,9 @@ end
 for _, id in ipairs(ids) do
   local r = rule(base, id)
   r.holds = true
-  if most > 0 and how ~= 'back' then
+  if how == 'one' then -- it is the oldest then
+    if pcall('ZADD', r.held, 'XX', 'CH', '-inf', ARGV[5]) == 1 then count = letIn(r, 1, true) end
+  elseif most > 0 and how ~= 'back' then
     local n = letIn(r, how == 'force' and most or math.min(most, 16), how == 'force')
     count, most = count + n, most - n
   elseif most > 0 then

@@ -112,7 +112,13 @@ func LimitText(l troupe.Limit) string {
 }
 
 // ruleName is the name of a limit in rules, where the first colon ends it.
-func ruleName(l *troupe.Limit) string { return strings.ReplaceAll(l.Name, ":", "%3A") }
+func ruleName(l *troupe.Limit) string { return RuleName(l.Name) }
+
+// RuleName is the name of a limit as rules have it; NameOfRule is its inverse.
+func RuleName(name string) string { return strings.ReplaceAll(name, ":", "%3A") }
+
+// NameOfRule is the name of a limit as people write it.
+func NameOfRule(name string) string { return strings.ReplaceAll(name, "%3A", ":") }
 
 // RulesOf are the rules of a job under these limits.
 func RulesOf(p *troupe.Payload, base string, all ...*troupe.Limit) (*Rules, error) {
@@ -131,7 +137,7 @@ func RulesOf(p *troupe.Payload, base string, all ...*troupe.Limit) (*Rules, erro
 		slots := ""
 		switch name, key, _ := strings.Cut(id, ":"); {
 		case l.Throttled:
-			slots = keys.Throttled(strings.ReplaceAll(name, "%3A", ":"), key)
+			slots = keys.Throttled(NameOfRule(name), key)
 		case l.Rate == 0:
 			slots = keys.Slots(base, id)
 		}
@@ -225,6 +231,12 @@ func Release(ctx context.Context, rdb redis.UniversalClient, base, rule string, 
 		how = "back"
 	}
 	n, _, err := letIn(ctx, rdb, base, most, how, rule)
+	return n, err
+}
+
+// ReleaseOne lets one job of a rule in for which there is no room, by its member of the zset; 0 if it is not there any more.
+func ReleaseOne(ctx context.Context, rdb redis.UniversalClient, base, rule, member string) (int, error) {
+	n, _, err := letIn(ctx, rdb, base, 1, "one", rule, member)
 	return n, err
 }
 
