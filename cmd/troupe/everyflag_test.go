@@ -54,7 +54,7 @@ var filters = []string{"text", "class", "queue", "error", "tag", "since", "until
 var starts = map[string]string{
 	"run": "run -C FILE -t 5", "jobs cancel": "jobs cancel walks --read-only", // else these two wait for an answer
 	"configure": "configure vm:9:0123456789ab --concurrency 3 --read-only",
-	"demo":      "demo --for 1s", "push": "push NoOp", "check": "check -C FILE", "version": "version", "top": "top",
+	"demo":      "demo --for 1s", "push": "push NoOp", "check": "check -C FILE", "version": "version", "top": "top --every 1s",
 	"web": "web --listen 127.0.0.1:0", "web user": "web user ann --role viewer", "web token": "web token ci --role viewer", "health": "health --ops OPS",
 }
 
@@ -68,8 +68,11 @@ type ends struct {
 	cancel func()
 }
 
-func (e *ends) Write(p []byte) (int, error) {
-	n, err := e.Builder.Write(p)
+func (e *ends) Write(p []byte) (int, error) { return e.WriteString(string(p)) }
+
+// WriteString is what io.WriteString calls.
+func (e *ends) WriteString(text string) (int, error) {
+	n, err := e.Builder.WriteString(text)
 	if e.mark != "" && strings.Contains(e.String(), e.mark) {
 		e.cancel()
 	}
