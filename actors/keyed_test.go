@@ -2,18 +2,25 @@ package actors_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/wire/laravel"
 )
 
 // keyed counts the runs of a class that takes its time.
@@ -104,4 +111,143 @@ func TestARateIsKept(t *testing.T) {
 			t.Errorf("100 more jobs at 10 a second took %v", last)
 		}
 	})
+}
+
+// slotsOf are who has a slot of a rule.
+func slotsOf(rdb redis.UniversalClient, rule string) []string {
+	return rdb.ZRange(ctx, keys.Slots("troupe:", rule), 0, -1).Val()
+}
+
+// A job that a stop puts back keeps its slot, for the process that takes it next.
+func TestAStopKeepsTheSlotOfAJobForItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var r troupe.Registry
+		stopped := false
+		var order []string
+		troupe.HandleClass(&r, "C", troupe.HandlerFunc(func(c context.Context, p *troupe.Payload) error {
+			order = append(order, p.JID())
+			if !stopped {
+				<-c.Done()
+			}
+			return c.Err()
+		}), troupe.Options{Limits: []troupe.Limit{{Name: "one", AtOnce: 1}}})
+		cfg := actors.Config{Redis: mem.Client, Registry: &r, Timeout: time.Second, Capsules: []actors.Capsule{{Concurrency: 3}}}
+		k := testkit.Start(t, cfg)
+		first, err := client.New(mem.Client).PushClass(ctx, "C", nil)
+		harness.OK(t, err)
+		k.Await("the first runs", func() bool { return k.Stats().Busy == 1 })
+		second, err := client.New(mem.Client).PushClass(ctx, "C", nil)
+		harness.OK(t, err)
+		k.Await("the second is held", func() bool { return mem.Client.ZCard(ctx, "troupe:held:one").Val() == 1 })
+		k.Stop()
+		harness.Equal(t, "slots", fmt.Sprint(slotsOf(mem.Client, "one")), fmt.Sprint([]string{first}))
+		stopped = true
+		k = testkit.Start(t, cfg)
+		k.Await("both done", func() bool { return k.Stats().Processed == 2 })
+		k.Stop()
+		harness.Equal(t, "order", fmt.Sprint(order), fmt.Sprint([]string{first, first, second}))
+	})
+}
+
+// The slot of a run that is given up is taken until it ends, and the job's next run waits for it.
+func TestARunThatIsGivenUpKeepsItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var r troupe.Registry
+		release := make(chan struct{})
+		runs, now, most := 0, 0, 0
+		troupe.HandleClass(&r, "C", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
+			runs, now = runs+1, now+1
+			most = max(most, now)
+			if runs == 1 {
+				<-release
+			}
+			now--
+			return nil
+		}), troupe.Options{Timeout: time.Second, Limits: []troupe.Limit{{Name: "one", AtOnce: 1}}})
+		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 3, MaxUnresponsive: 2}}})
+		_, err := client.New(mem.Client).PushClass(ctx, "C", nil)
+		harness.OK(t, err)
+		time.Sleep(5 * time.Minute) // the retry is due, and held
+		harness.Equal(t, "held", mem.Client.ZCard(ctx, "troupe:held:one").Val(), int64(1))
+		slots := slotsOf(mem.Client, "one")
+		if len(slots) != 1 || !strings.Contains(slots[0], "~") {
+			t.Errorf("slots %q", slots)
+		}
+		close(release)
+		k.Await("the retry is done", func() bool { return runs == 2 && k.Stats().Busy == 0 })
+		k.Stop()
+		harness.Equal(t, "most at once", most, 1)
+		harness.Equal(t, "slots", len(slotsOf(mem.Client, "one")), 0)
+	})
+}
+
+// A slot that Redis has forgotten is taken again while its job runs.
+func TestASlotThatIsForgottenIsTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var r troupe.Registry
+		var l keyed
+		l.handle(&r, 5*time.Minute, troupe.Limit{Name: "one", AtOnce: 1})
+		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 3}}})
+		jid, err := client.New(mem.Client).PushClass(ctx, "C", []any{"t0", 0})
+		harness.OK(t, err)
+		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
+		mem.Client.Del(ctx, "troupe:slots:one", "troupe:limits")
+		k.Await("it has a slot", func() bool { return fmt.Sprint(slotsOf(mem.Client, "one")) == fmt.Sprint([]string{jid}) })
+		harness.Equal(t, "the limit", mem.Client.HGet(ctx, "troupe:limits", "one").Val(), "1")
+		time.Sleep(4 * time.Minute) // many times the life of a slot
+		harness.Equal(t, "slots", fmt.Sprint(slotsOf(mem.Client, "one")), fmt.Sprint([]string{jid}))
+		k.Await("done", func() bool { return k.Stats().Processed == 1 && len(slotsOf(mem.Client, "one")) == 0 })
+		k.Stop()
+	})
+}
+
+// What the key of a limit makes of a job is the job's own failure.
+func TestAJobWhoseKeyCannotBeToldFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var r troupe.Registry
+		limit := func(class string, l troupe.Limit) {
+			troupe.HandleClass(&r, class, troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }), troupe.Options{Limits: []troupe.Limit{l}})
+		}
+		limit("Place", troupe.Limit{Name: "place", AtOnce: 1, By: "3"})
+		limit("Error", troupe.Limit{Name: "error", AtOnce: 1, Key: func(*troupe.Payload) (string, error) { return "", errors.New("no such tenant") }})
+		limit("Panic", troupe.Limit{Name: "panic", AtOnce: 1, Key: func(*troupe.Payload) (string, error) { panic("oh") }})
+		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r})
+		for _, class := range []string{"Place", "Error", "Panic"} {
+			_, err := client.New(mem.Client).PushClass(ctx, class, nil)
+			harness.OK(t, err)
+		}
+		k.Await("all failed", func() bool { return mem.Client.ZCard(ctx, "retry").Val() == 3 })
+		k.Stop()
+		for _, want := range []string{`limit \"place\": By is \"3\", expected a place that the arguments have`, "no such tenant", "oh"} {
+			if all := fmt.Sprint(mem.Client.ZRange(ctx, "retry", 0, -1).Val()); !strings.Contains(all, want) {
+				t.Errorf("no %q in %s", want, all)
+			}
+		}
+	})
+}
+
+// Limits that cannot be kept are faults of the configuration.
+func TestLimitsThatCannotBeKept(t *testing.T) {
+	rdb := testkit.NewMemory(t).Client
+	registry := func(l ...troupe.Limit) *troupe.Registry {
+		var r troupe.Registry
+		troupe.HandleClass(&r, "C", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }), troupe.Options{Limits: l})
+		return &r
+	}
+	one := troupe.Limit{Name: "one", AtOnce: 1}
+	for want, cfg := range map[string]actors.Config{
+		`limit "one" is there twice: "1" and "2", expected one of each name`: {Registry: registry(one), QueueLimits: map[string][]troupe.Limit{"q": {{Name: "one", AtOnce: 2}}}},
+		`config: QueueLimits["q"][0]: limit "": Name is "", expected 1 to`:   {Registry: registry(), QueueLimits: map[string][]troupe.Limit{"q": {{AtOnce: 2}}}},
+		`a fetcher of type *fetch.basic cannot keep limit "one"`:             {Registry: registry(one), Capsules: []actors.Capsule{{Fetch: fetch.NewBasic}}},
+		`capsule "l": limit "one" is for jobs of Sidekiq's wire`:             {Registry: registry(one), Capsules: []actors.Capsule{{Name: "l", Wire: harness.Must(laravel.New(laravel.Options{}))(t)}}},
+	} {
+		cfg.Redis = rdb
+		if _, err := actors.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %s", err, want)
+		}
+	}
 }
