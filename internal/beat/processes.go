@@ -99,13 +99,3 @@ func wrapCleanup(err error) error {
 	}
 	return nil
 }
-
-// Processes returns the length of the list, dead ones not yet cleaned up
-// included: the number that Sidekiq's poll interval is made from.
-func Processes(ctx context.Context, rdb redis.UniversalClient) (int, error) {
-	n, err := rdb.SCard(ctx, keys.Processes).Result()
-	if err != nil {
-		return 0, fmt.Errorf("count processes: %w", err)
-	}
-	return int(n), nil
-}
