@@ -86,12 +86,12 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 	})
 	if err != nil {
 		d.env.Outage.Failed(part, err)
-		return result, err
+	} else {
+		d.env.Outage.OK(part)
 	}
-	d.env.Outage.OK(part)
 	d.renewLocks(ctx)
 	d.keepLimits(ctx)
-	return result, nil
+	return result, err
 }
 
 // renewLocks has the locks of unique jobs that run live on.

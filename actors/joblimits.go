@@ -30,8 +30,11 @@ const (
 	limitsFaulted = time.Second
 )
 
-// slotLife is how long a slot lives without a sign of life: until the jobs of a dead process are back.
-func slotLife(lease time.Duration) time.Duration { return lease + limits.RescueEvery }
+// slotLife is how long a slot lives without a sign of life: until the jobs of a dead process are back, and no shorter than
+// some beats.
+func slotLife(cfg *Config) time.Duration {
+	return max(cfg.Lease, 3*cfg.HeartbeatInterval) + limits.RescueEvery
+}
 
 // checkLimits finds the faults of QueueLimits, and of limits that differ by their name alone.
 func (c *Config) checkLimits() (errs []error) {
@@ -142,7 +145,7 @@ func (d *Daemon) tryLimits(ctx context.Context) error {
 		if err := s.defineLimits(ctx, d.limits, job.DefineKeep); err != nil {
 			return err
 		}
-		gone, err := job.RenewSlots(ctx, s.redis, inOrder, slotLife(d.cfg.Lease))
+		gone, err := job.RenewSlots(ctx, s.redis, inOrder, slotLife(&d.cfg))
 		if err != nil {
 			return err
 		}

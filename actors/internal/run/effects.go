@@ -62,7 +62,7 @@ func (r *Run) unlockAtStart() bool {
 	r.own.lock = nil
 	move := work.NewMove(r.w, fetch.Move{To: fetch.ToStay, Stay: &fetch.Stay{}, Effects: &fetch.Effects{Lock: lock}})
 	r.env.Settler.Submit(move)
-	r.awaitDone(move)
+	<-move.Done
 	return move.Err == nil && move.Stay.Done
 }
 

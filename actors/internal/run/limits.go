@@ -48,7 +48,7 @@ func (r *Run) admitted() bool {
 		return false
 	}
 	move := r.ask(rules)
-	r.awaitDone(move)
+	<-move.Done
 	switch {
 	case move.Err != nil || move.Result == fetch.NotMine:
 		r.payload = nil

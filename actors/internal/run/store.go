@@ -109,7 +109,7 @@ func (r *Run) await(m fetch.Move) bool {
 	return r.stored(move)
 }
 
-// awaitDone waits for the end of a move.
+// awaitDone waits for the end of a move of a run that has ended: one that begins or goes on needs its slot.
 func (r *Run) awaitDone(move *work.Move) {
 	select {
 	case <-move.Done:
