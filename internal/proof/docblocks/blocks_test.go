@@ -142,7 +142,7 @@ func withoutKeys(f *ast.File) (out []string) {
 		default:
 			return
 		}
-		if len(lit.Elts) == 0 || strings.HasSuffix(source(typ), ".Strict") {
+		if len(lit.Elts) == 0 || strings.HasSuffix(source(typ), ".Strict") || strings.HasSuffix(source(typ), ".WeightedList") {
 			return
 		}
 		if _, ok := lit.Elts[0].(*ast.KeyValueExpr); !ok {
