@@ -28,7 +28,7 @@ type early struct{ fetch.Fetcher }
 func (f early) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
 	if n > 0 {
 		n += 2
-		time.Sleep(9 * time.Second)
+		time.Sleep(9 * time.Second) // of virtual time
 	}
 	return f.Fetcher.Take(ctx, n, acks)
 }

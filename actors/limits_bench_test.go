@@ -22,7 +22,11 @@ func BenchmarkLimits(b *testing.B) {
 	for _, work := range []struct {
 		name string
 		do   func()
-	}{{"no-op", func() {}}, {"100µs busy", spin}, {"100µs waiting", func() { time.Sleep(100 * time.Microsecond) }}} {
+	}{
+		{"no-op", func() {}},
+		{"100µs busy", spin},
+		{"100µs waiting", func() { time.Sleep(100 * time.Microsecond) }}, // what a job does that is measured
+	} {
 		for _, c := range []struct {
 			name   string
 			limits []troupe.Limit

@@ -27,6 +27,6 @@ for i = 2, #ARGV, 2 do
   elseif text and text ~= now then
     redis.call('HSET', KEYS[1], name, text)
   end
-  count = count + redis.call('HEXISTS', KEYS[1], name)
+  if redis.call('HGET', KEYS[1], name) then count = count + 1 end
 end
 return count
