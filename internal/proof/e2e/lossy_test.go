@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/script"
 )
 
 // lossy stands between clients and a Redis. It can lose one reply: the command
@@ -41,26 +41,17 @@ type command []string
 
 func (c command) is(name string) bool { return strings.EqualFold(c[0], name) }
 
-// runs reports whether it runs the script in file, a path from the module's root.
-func (c command) runs(file string) bool {
+// runs reports whether it runs the script with this name, see script.Names.
+func (c command) runs(name string) bool {
 	if !c.is("evalsha") && !c.is("eval") || len(c) < 3 {
 		return false
 	}
-	read := func(file string) string {
-		src, err := os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(file)))
-		if err != nil {
-			panic(err)
-		}
-		return string(src)
+	hash := c[1]
+	if c.is("eval") {
+		sum := sha1.Sum([]byte(c[1]))
+		hash = hex.EncodeToString(sum[:])
 	}
-	src, enter, bound := read(file), read("fetch/lua/enter.lua"), read("internal/script/bound.lua")
-	for _, src := range []string{src, enter + src, bound + enter + src, bound + src} { // see package fetch
-		sum := sha1.Sum([]byte(src))
-		if c[1] == hex.EncodeToString(sum[:]) || c[1] == src {
-			return true
-		}
-	}
-	return false
+	return script.Names()[hash] == name
 }
 
 // argv are the arguments of a script.

@@ -18,7 +18,7 @@ import (
 
 // takes tells how many units a fetch call asks for, and whether it carries acks.
 func takes(c command) (asks int, acks bool) {
-	if !c.runs("fetch/lua/take.lua") {
+	if !c.runs("fetch.take") {
 		return 0, false
 	}
 	argv := c.argv()
@@ -28,7 +28,7 @@ func takes(c command) (asks int, acks bool) {
 
 func settles(place string) func(command) bool {
 	return func(c command) bool {
-		if !c.runs("fetch/lua/settle.lua") {
+		if !c.runs("fetch.settle") {
 			return false
 		}
 		return c.argv()[5] == place
@@ -59,10 +59,10 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 		{name: "retry", command: settles("1"), class: "Fail", runs: 1, end: "retry"},
 		{name: "death", command: settles("3"), class: "Fail", opts: []client.Option{client.Retry(0)}, runs: 1, end: "dead"},
 		{name: "requeue", command: settles("0"), class: "HangOnce", runs: 1, end: "queue:default", stop: true},
-		{name: "promotion", command: func(c command) bool { return c.runs("actors/internal/sched/move.lua") }, class: "Record", opts: []client.Option{client.In(50 * time.Millisecond)}, runs: 1},
-		{name: "registration", command: func(c command) bool { return c.runs("fetch/lua/begin.lua") }, class: "Record", runs: 1},
-		{name: "waiting list", command: func(c command) bool { return c.runs("fetch/lua/open.lua") }, class: "Record", runs: 1},
-		{name: "lease", command: func(c command) bool { return c.runs("fetch/lua/renew.lua") }, class: "Nap", runs: 1},
+		{name: "promotion", command: func(c command) bool { return c.runs("sched.move") }, class: "Record", opts: []client.Option{client.In(50 * time.Millisecond)}, runs: 1},
+		{name: "registration", command: func(c command) bool { return c.runs("fetch.begin") }, class: "Record", runs: 1},
+		{name: "waiting list", command: func(c command) bool { return c.runs("fetch.open") }, class: "Record", runs: 1},
+		{name: "lease", command: func(c command) bool { return c.runs("fetch.renew") }, class: "Nap", runs: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +116,7 @@ func TestLostReplyToTheStatistics(t *testing.T) {
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
 	way := newLossy(t, url)
-	way.lose(func(c command) bool { return c.runs("internal/beat/flush.lua") }, nil)
+	way.lose(func(c command) bool { return c.runs("beat.flush") }, nil)
 	p := startWorker(t, workerSpec{Redis: way.url, Records: rec.url})
 	const n = 20
 	for range n {
@@ -147,7 +147,7 @@ func TestLostReplyToTheRescuer(t *testing.T) {
 			way := newLossy(t, url)
 			dies := startWorker(t, workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second})
 			raws := hang(t, rdb, rec, 5)
-			way.lose(func(c command) bool { return c.runs("fetch/lua/" + script + ".lua") }, nil)
+			way.lose(func(c command) bool { return c.runs("fetch." + script) }, nil)
 			lives := startWorker(t, workerSpec{Redis: way.url, Records: rec.url, Lease: 2 * time.Second})
 			dies.Kill()
 			rescued(t, rdb, rec, lives, raws, soon)
