@@ -21,7 +21,7 @@ func TestARefusedAskKeepsItsWorker(t *testing.T) {
 		var r troupe.Registry
 		var l keyed
 		l.handle(&r, 100*time.Second, troupe.Limit{Name: "wide", AtOnce: 8})
-		harness.OK(t, mem.Client.Set(ctx, "troupe:held", "no zset", 0).Err())
+		harness.OK(t, mem.Client.Set(ctx, "troupe:slots:wide", "no zset", 0).Err())
 		for i := range 6 {
 			_, err := client.New(mem.Client).PushClass(ctx, "C", []any{"t0", i})
 			harness.OK(t, err)
@@ -29,7 +29,7 @@ func TestARefusedAskKeepsItsWorker(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 2}}})
 		time.Sleep(30 * time.Second) // virtual
 		harness.Equal(t, "runs", len(l.ran), 0)
-		harness.OK(t, mem.Client.Del(ctx, "troupe:held").Err())
+		harness.OK(t, mem.Client.Del(ctx, "troupe:slots:wide").Err())
 		time.Sleep(80 * time.Second)
 		harness.Equal(t, "slots of those that run", mem.Client.ZCard(ctx, "troupe:slots:wide").Val(), 2)
 		time.Sleep(5 * time.Minute)
