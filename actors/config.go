@@ -240,8 +240,9 @@ type Capsule struct {
 }
 
 // ErrorHandler is told of a failure: of a job (Queue is set) or of the daemon's
-// own machinery. It runs in the goroutine that met the failure; a panic in it is
-// logged and harms nobody.
+// own machinery. It runs in the goroutine that met the failure, several at once if
+// several jobs fail, and a job's slot waits for it. ctx does not end. A panic in it
+// is logged and harms nobody.
 type ErrorHandler func(ctx context.Context, err error, in ErrorContext)
 
 // ErrorContext says where an error happened.
@@ -253,7 +254,8 @@ type ErrorContext struct {
 }
 
 // DeathHandler is told of a job that will not run again: exhausted, killed,
-// discarded or never to be retried. The payload carries the error fields.
+// discarded or never to be retried. The payload carries the error fields. It is called
+// as an ErrorHandler is.
 type DeathHandler func(ctx context.Context, p *troupe.Payload, err error)
 
 // Events are the lifecycle callbacks, in the order in which they fire. Startup

@@ -27,7 +27,7 @@ import (
 )
 
 // Daemon is one running troupe: the actor tree and what outlives its actors.
-// All methods are safe for concurrent use.
+// New makes one. All methods are safe for concurrent use.
 type Daemon struct {
 	cfg  Config
 	env  *env.Env

@@ -14,14 +14,14 @@ import (
 // it: a whole daemon of its own.
 type Shard struct {
 	Name   string // for logs and errors; "" for the only one
-	Config Config // Strategy values must not be shared, see Config
+	Config Config // the stateless strategies of package supervisor may be shared
 }
 
 // Group is one process's daemons on several Redis servers, one for each. Every
 // server sees an ordinary process, with its own heartbeat, poller and rescuer;
 // an outage of one does not concern the others. They start together, and when
 // one of them ends, for whatever reason, all stop: a process is whole or gone.
-// All methods are safe for concurrent use.
+// NewGroup makes one. All methods are safe for concurrent use.
 type Group struct {
 	shards  []Shard
 	daemons []*Daemon

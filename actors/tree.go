@@ -43,7 +43,7 @@ type (
 	JobRef = tree.JobRef
 
 	// Unresponsive is a job that does not end although its context was cancelled Config.Grace
-	// ago or longer: its timeout has passed, or another process has its unit.
+	// ago or longer: its timeout has passed, somebody has cancelled it, or another process has it.
 	//
 	//	JobRef
 	//	Since    time.Time // its context was cancelled

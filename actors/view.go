@@ -79,7 +79,8 @@ type (
 	//
 	//	Class string // "" for the others, those without a handler here among them
 	//	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, moved,
-	//	// handed (over to another queue) and left (in its queue), which are missing where a class has none, or late if the outcome of the job had been decided before.
+	//	// handed (over to another queue), left (in its queue), expired (dropped without a run), or late
+	//	// if the outcome of the job had been decided before. An outcome that the class has not had is missing.
 	//	Runs  map[string]uint64
 	//	Times Histogram // of runs without an error, and of the interrupted
 	//	// Moves are jobs by where they went: failed ones that were retried, have died or were

@@ -13,7 +13,7 @@ func ExampleQueues() {
 	for _, q := range []fetch.Queues{
 		fetch.Strict{"critical", "default"},
 		fetch.Weighted{"default": 1, "critical": 3},
-		fetch.WeightedList{{Queue: "critical", Weight: 3}, {Queue: "default", Weight: 1}},
+		fetch.WeightedList([]fetch.QueueWeight{{Queue: "critical", Weight: 3}, {Queue: "default", Weight: 1}}),
 	} {
 		list := q.List()
 		fmt.Println(list.Mode(), list.Names(), list.Weights())

@@ -24,7 +24,8 @@ type Spec struct {
 	// Decide chooses the directive for a failure; nil means DefaultDecider. It runs
 	// in a goroutine of its own while the supervisor waits, one second at most.
 	// Failures that come meanwhile wait. A decider that panics, hangs or answers
-	// nonsense is overruled by DefaultDecider.
+	// nonsense is overruled by DefaultDecider. Supervisors that have the same strategy
+	// call it concurrently.
 	Decide func(Failure) Directive
 }
 

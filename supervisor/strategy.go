@@ -9,7 +9,8 @@ import (
 
 // Strategy is how a supervisor deals with children that fail: what OneForOne, AllForOne,
 // RestForOne, Default and FromProtoactor return. Except for what FromProtoactor was given it
-// has no state, and may be given to several supervisors: each counts for itself.
+// has no state, and may be given to several supervisors: each counts for itself. The zero value
+// is refused.
 type Strategy struct {
 	kind    string
 	spec    Spec // as it was given

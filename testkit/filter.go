@@ -12,8 +12,8 @@ import (
 )
 
 // Filter picks events and says how many of them are expected: at least one,
-// unless Times or AtLeast says otherwise. Filters are values: each method
-// returns a changed copy.
+// unless Times or AtLeast says otherwise. Events, Crashes and Restarts make one; the
+// zero value cannot be used. Filters are values: each method returns a changed copy.
 type Filter struct {
 	what     string
 	match    func(event.Event) bool

@@ -137,7 +137,7 @@ func (k *Kit) up() (n int) {
 	return n
 }
 
-// Stop runs the stop protocol and returns its report.
+// Stop runs the stop protocol and returns its report; a further call returns the same one.
 func (k *Kit) Stop() actors.DrainReport {
 	k.tb.Helper()
 	k.remember()

@@ -65,11 +65,11 @@ type JobRef struct {
 	JID     string    `json:"jid"`
 	Class   string    `json:"class"`
 	Queue   string    `json:"queue"`
-	Started time.Time `json:"started,omitzero"`
+	Started time.Time `json:"started,omitzero"` // zero if it has not begun
 }
 
 // Unresponsive is a job that does not end although its context was cancelled Config.Grace
-// ago or longer: its timeout has passed, or another process has its unit.
+// ago or longer: its timeout has passed, somebody has cancelled it, or another process has it.
 type Unresponsive struct {
 	JobRef
 	Since    time.Time `json:"since"` // its context was cancelled
