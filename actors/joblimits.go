@@ -26,7 +26,7 @@ import (
 const (
 	limitsPart    = pollerPart + "/limits"
 	letInBatch    = 256              // jobs of one call
-	limitsEvery   = 15 * time.Second // between two looks while nothing is held: the leader is told of what is
+	limitsEvery   = 20 * time.Second // between two looks while nothing is held: the leader is told of what is
 	limitsFaulted = time.Second
 )
 
