@@ -33,7 +33,8 @@ const (
 // slotLife is how long a slot lives without a sign of life: until the jobs of a dead process are back, and no shorter than
 // some beats.
 func slotLife(cfg *Config) time.Duration {
-	return max(cfg.Lease, 3*cfg.HeartbeatInterval) + limits.RescueEvery
+	beats := 3 * cfg.HeartbeatInterval
+	return max(cfg.Lease, beats) + limits.RescueEvery
 }
 
 // checkLimits finds the faults of QueueLimits, and of limits that differ by their name alone.
