@@ -25,6 +25,7 @@ type book struct {
 
 	commands int // so far that may have moved a job
 	locks    locks
+	limits   limitsBook
 }
 
 // state is one job.
@@ -63,6 +64,7 @@ type state struct {
 
 func (b *book) open(w *world) {
 	b.w, b.jobs, b.owners, b.known = w, map[string]*state{}, map[string]*process{}, map[string]string{}
+	b.limits = limitsBook{runs: map[*ruled]bool{}}
 	b.locks = locks{at: map[string]*lock{}, keys: map[string]string{}, now: map[string]string{}}
 	for i := range w.plan.Jobs {
 		b.chain(b.add(i+1, &w.plan.Jobs[i]))
@@ -109,6 +111,12 @@ func (b *book) look() map[string][]string {
 			for _, payload := range list {
 				add(payload, key)
 			}
+		case isHeld(key) && r.Type(key) == "zset":
+			set, _ := r.ZMembers(key)
+			for _, member := range set {
+				_, payload, _ := strings.Cut(member, "\n")
+				add(payload, "held "+key)
+			}
 		case key == keys.Retry || key == keys.Schedule || key == keys.Dead || isMoving(key):
 			set, _ := r.ZMembers(key)
 			for _, payload := range set {
@@ -132,6 +140,8 @@ func (b *book) after(o *owner, words []string) {
 	b.where = b.look()
 	script := script(words)
 	b.lookAtLocks(script, before)
+	b.lookAtLimits(o, words, before)
+	b.runsUnderLimits()
 	b.effects(o, script, before)
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
@@ -175,6 +185,7 @@ func (b *book) fellBack() {
 	before := b.where
 	b.where = b.look()
 	b.locksFellBack()
+	b.limitsFellBack()
 	for _, s := range b.allJobs() {
 		switch now := b.where[s.name]; {
 		case len(now) > 0: // who has it in hand may run it, too
@@ -384,4 +395,5 @@ func (b *book) close() {
 	}
 	b.lookAtLocks("nothing", b.where)
 	b.locksLeft()
+	b.limitsLeft()
 }

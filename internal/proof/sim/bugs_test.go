@@ -94,11 +94,33 @@ func TestSeededBugsAreFound(t *testing.T) {
 		{"a lock that is freed whoever holds it", bug{plan: alike(short), script: instead(edit{"settle", "elseif holder == jid then", "elseif holder then"})}, "is freed by settle, and the job stands in"},
 		{"a retry that frees its lock", bug{plan: alike(failing), script: instead(edit{"settle", "if ms ~= '0' then", "if false then"})}, "is freed by settle, and the job stands in"},
 		{"a retry that does not move the end of its lock", bug{plan: alike(failing), script: instead(edit{"settle", "if not holder or holder == jid then pcall('SET', lock, jid, 'PX', ms) end", ""})}, "its lock lives for"},
+		{"a slot that is not given back", bug{plan: limited(failing), script: instead(edit{"settle", "r.left[#r.left + 1] = jid", ""})}, "has left, and keeps its slot"},
+		{"a held job that stays in progress", bug{plan: limited(nil), script: instead(edit{"admit", "pcall('LREM', j.list, '-1', j.job)", ""})}, " stands in .* and "},
+		{"a job that is not held before it leaves", bug{plan: limited(nil), script: instead(edit{"admit", "hold(by, j.age, ", "local _ = (by.id .. "})}, "is lost"},
+		{"a held job that is removed before it is written", bug{plan: limited(spoiled), script: instead(
+			edit{"settle", "local err = text(pcall('RPUSH', what[1], bytes))", "pcall('ZREM', r.held, member)\n  local err = text(pcall('RPUSH', what[1], bytes))"},
+			edit{"settle", "if back(r, member, what, bytes) then\n        pcall('ZADD', r.held, stamp(now()), member)", "if back(r, member, what, bytes) then"},
+		)}, "is lost"},
+		{"a job that is let in behind younger ones", bug{plan: limited(nil), script: instead(edit{"settle", "pcall('ZRANGE', r.held, '0', string.format('%.0f', math.min(force and most or room(r), most) - 1), 'WITHSCORES')",
+			"pcall('ZREVRANGE', r.held, '0', string.format('%.0f', math.min(force and most or room(r), most) - 1), 'WITHSCORES')"})}, "an older one is held"},
+		{"a beat that does not renew", bug{plan: limited(long), script: func(_ *world, words []string) []string {
+			if strings.EqualFold(words[0], "zadd") && strings.Contains(words[1], "slots:") {
+				return []string{"EXISTS", words[1]}
+			}
+			return words
+		}}, "runs in .* without a slot"},
+		{"nobody is let in behind a job that has left", bug{plan: limited(nil), script: all(
+			instead(edit{"settle", "if r.left and pcall('EXISTS', r.held) == 1 then", "if false then"}),
+			instead(edit{"letin", "local n = letIn(r, how", "local n = 0 * select('#', how"}),
+		)}, "beside a free slot|there is still work"},
+		{"a rate that gives no token away", bug{plan: rated, script: instead(edit{"admit", "r.back = r.back + n * r.every", ""})}, "have started with"},
+		{"a limit that is asked too late", bug{plan: limited(nil), script: instead(edit{"admit", "room(r) <= 0) then by = r", "room(r) <= -1) then by = r"})}, "have a slot, which is for"},
 		{"a lock until the start that stays", bug{plan: alike(untilStart), fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &keeper{f.(effector)} })}, "still holds its lock"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			for seed := 1; seed <= 1000; seed++ {
 				plan := plans.Example(seed)
+				plan.Limits = nil // those that limits find set their own
 				if b.bug.plan != nil {
 					b.bug.plan(&plan)
 				} else if b.bug.fetcher != nil {
@@ -167,6 +189,30 @@ func failing(p *Plan) {
 func untilStart(p *Plan) {
 	for i := range p.Jobs {
 		p.Jobs[i].Unique.Until = troupe.UntilStart
+	}
+}
+
+// limited has few jobs run at once, in all of a plan.
+func limited(more func(*Plan)) func(*Plan) {
+	return func(p *Plan) {
+		p.Cluster, p.Peers, p.Limits = false, 0, []Limit{{AtOnce: 1, Keys: 2}, {Queue: "a", AtOnce: 2}}
+		if more != nil {
+			more(p)
+		}
+	}
+}
+
+// rated has few jobs start in a time.
+func rated(p *Plan) {
+	p.Faults = nil
+	p.Cluster, p.Peers, p.Limits = false, 0, []Limit{{Rate: 1}}
+}
+
+// long has jobs run for longer than a slot lives.
+func long(p *Plan) {
+	p.Faults = nil
+	for i := range p.Jobs {
+		p.Jobs[i].Lasts, p.Jobs[i].Items = 2*slotLife, 0
 	}
 }
 

@@ -220,6 +220,12 @@ func isMoving(place string) bool {
 	return strings.HasPrefix(place, keys.Moving(keys.Retry)) || strings.HasPrefix(place, keys.Moving(keys.Schedule))
 }
 
+// isHeld reports whether a key is that of the jobs that a rule holds.
+func isHeld(key string) bool {
+	_, rest, ok := strings.Cut(key, "held:l")
+	return ok && strings.HasPrefix(key, "troupe:") && rest != ""
+}
+
 // isQueue reports whether a place is a queue, or the suspects of one.
 func isQueue(place string) bool {
 	return strings.HasPrefix(place, "queue:") || strings.HasPrefix(place, "{queue:")

@@ -232,8 +232,11 @@ func (each) Class() string { return "Each" }
 // items is the loop of an iterable job.
 func (p *process) items(ctx context.Context, j *state, cursor *int, yield func(int, int) bool) error {
 	w := p.w
+	var run *ruled
+	defer func() { w.book.leavesLimits(run) }()
 	if !w.wait(p.owner, p.gone, nil, "starts "+j.name, time.Time{}, func() {
 		w.book.runs(p.owner, j)
+		run = w.book.begins(p, j)
 		j.last[p.name] = &pushing{of: j, by: p.owner, item: -1}
 		p.swallow(j, KillsAtStart)
 	}) {

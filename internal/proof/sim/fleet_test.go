@@ -76,6 +76,15 @@ func (w *world) start(pl *place) {
 		HeartbeatInterval: 20 * time.Second, Metrics: "off",
 		Poison: actors.Poison{Recoveries: -1}, // else three faults would be enough to send a job to the dead set
 	}
+	if len(w.plan.Limits) > 0 {
+		cfg.HeartbeatInterval = limitsBeat
+		cfg.QueueLimits = map[string][]troupe.Limit{}
+		for _, queue := range queues {
+			if all := w.plan.limits(queue); len(all) > 0 {
+				cfg.QueueLimits[queue] = all
+			}
+		}
+	}
 	if w.plan.poisoned() {
 		cfg.Poison = actors.Poison{Recoveries: limit, Suspect: suspect}
 	}
@@ -125,7 +134,7 @@ func (l errorLog) Write(line []byte) (int, error) {
 
 func (p *process) registry() *troupe.Registry {
 	reg := new(troupe.Registry)
-	opts := troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(2 * time.Second) }}
+	opts := troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(2 * time.Second) }, Limits: p.w.plan.limits("")}
 	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[work]) error { return p.handle(ctx, j.JID) }, opts)
 	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[one]) error { return p.handle(ctx, j.JID) }, opts)
 	p.iterable(reg, opts)
@@ -142,8 +151,11 @@ func (p *process) handle(ctx context.Context, jid string) error {
 	w, name := p.w, "j"+strings.TrimLeft(jid, "0")
 	j := w.book.job(name)
 	var push *pushing
+	var run *ruled
+	defer func() { w.book.leavesLimits(run) }()
 	if !w.wait(p.owner, p.gone, nil, "starts "+name, time.Time{}, func() {
 		w.book.runs(p.owner, j)
+		run = w.book.begins(p, j)
 		push = w.book.pushes(p.owner, j, -1)
 		p.swallow(j, KillsAtStart)
 	}) {

@@ -25,6 +25,7 @@ type Plan struct {
 	Cluster  bool // Redis is a cluster; without Ruby workers, which do not run on one
 	Troubles []Trouble
 	Children Unique // what jobs push with their acks, in part
+	Limits   []Limit
 
 	NoClient bool // Redis knows no CLIENT ID: waits are not ended by their clients
 }
@@ -192,6 +193,9 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 	if draw(t, "locks", 0, 2) == 2 {
 		drawLocks(t, &p)
 	}
+	if draw(t, "limited", 0, 2) == 2 {
+		drawLimits(t, &p)
+	}
 	return p
 })
 
@@ -309,6 +313,9 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t, of ways: %t, of pushes: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.OfWays, f.OfPushes, f.Place+1, f.Back)
 	}
 	fmt.Fprintf(&b, "  children: unique %v\n", p.Children)
+	for i, l := range p.Limits {
+		fmt.Fprintf(&b, "  limit l%d: %+v\n", i, l)
+	}
 	for _, t := range p.Troubles {
 		fmt.Fprintf(&b, "  trouble: after %s, for %s, key %q\n", t.At, t.For, t.Key)
 	}

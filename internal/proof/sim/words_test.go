@@ -112,7 +112,7 @@ var reads = map[string]bool{
 
 // jobSteps are the scripts and commands at which a fault is most likely to do harm.
 var jobSteps = map[string]bool{
-	"take": true, "settle": true, "begin": true, "restore": true, "open": true, "blmove": true, "leave": true, "lrange": true,
+	"take": true, "settle": true, "begin": true, "restore": true, "open": true, "blmove": true, "leave": true, "lrange": true, "admit": true, "letin": true,
 	"fence": true, "putback": true, "reroute": true, "finish": true, "sched-move": true, "sched-unread": true,
 	"put": true, "moving-claim": true, "lpush": true, "moving-finish": true,
 }
