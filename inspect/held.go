@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,32 +45,25 @@ func (i *Inspector) HeldRules(ctx context.Context) iter.Seq2[*LimitRule, error] 
 			return
 		}
 		for _, b := range bases {
-			seen := map[string]bool{} // a scan may return one twice
-			for cursor := uint64(0); ; {
-				page, next, err := i.db().ZScan(ctx, keys.HeldRules(b.key), cursor, "", scanPage).Result()
-				if err != nil {
-					fail(err)
-					return
-				}
-				var rules []*LimitRule
-				var cmds []redis.Cmder
-				for n := 0; n+1 < len(page); n += 2 {
-					if r := i.limitRule(b, page[n], false); !seen[r.ID] {
-						seen[r.ID] = true
-						rules, cmds = append(rules, r), append(cmds, redis.NewIntCmd(ctx, "zcard", keys.Held(b.key, r.ID)))
-					}
+			names, err := i.db().ZRange(ctx, keys.HeldRules(b.key), 0, -1).Result() // at one instant: their scores change
+			if err != nil {
+				fail(err)
+				return
+			}
+			for page := range slices.Chunk(names, scanPage) {
+				cmds := make([]redis.Cmder, len(page))
+				for n, rule := range page {
+					cmds[n] = redis.NewIntCmd(ctx, "zcard", keys.Held(b.key, rule))
 				}
 				if err := i.pipelined(ctx, cmds); err != nil {
 					fail(err)
 					return
 				}
-				for n, r := range rules {
+				for n, rule := range page {
+					r := i.limitRule(b, rule, false)
 					if r.Held = cmds[n].(*redis.IntCmd).Val(); r.Held > 0 && !yield(r, nil) {
 						return
 					}
-				}
-				if cursor = next; cursor == 0 {
-					break
 				}
 			}
 		}
@@ -155,7 +149,8 @@ const releasePage = 500
 func (r *LimitRule) release(ctx context.Context, most int, back bool) (n int, err error) {
 	for n < most && err == nil {
 		some := 0
-		if some, err = job.Release(ctx, orNone(r.i).db(), r.base, r.ID, min(most-n, releasePage), back); some == 0 {
+		if some, err = job.Release(ctx, orNone(r.i).db(), r.base, r.ID, min(most-n, releasePage), back); some == 0 && err == nil {
+			err = r.unmoved(ctx)
 			break
 		}
 		n += some
@@ -164,6 +159,16 @@ func (r *LimitRule) release(ctx context.Context, most int, back bool) (n int, er
 		err = fmt.Errorf("limit %s: %w", r.ID, err)
 	}
 	return n, err
+}
+
+// unmoved is why Redis writes nothing, if that is so: the step that lets jobs in only leaves them.
+func (r *LimitRule) unmoved(ctx context.Context) error {
+	rdb := orNone(r.i).db()
+	n, err := rdb.ZCard(ctx, keys.Held(r.base, r.ID)).Result()
+	if err == nil && n > 0 {
+		err = rdb.ZAdd(ctx, keys.HeldRules(r.base), redis.Z{Score: 0, Member: r.ID}).Err()
+	}
+	return err
 }
 
 // Release lets a job in that a limit holds, though there is no room: the limit is exceeded by one. That of a paused queue goes back to it.

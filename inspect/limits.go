@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // Limit is what a limit allows, and whom, as it was when it was read. On a Redis Cluster each queue has limits of its own.
@@ -280,11 +280,7 @@ func (i *Inspector) readRules(ctx context.Context, rules []*LimitRule) error {
 	if len(rules) == 0 {
 		return nil
 	}
-	now, err := i.db().Time(ctx).Result()
-	if err != nil {
-		return err
-	}
-	score := strconv.FormatFloat(float64(now.UnixMicro())/1e6, 'f', 6, 64)
+	score := scores.Format(scores.Of(time.Now()))
 	const each = 3
 	var cmds []redis.Cmder
 	for _, r := range rules {

@@ -25,7 +25,7 @@ func TestJobPage(t *testing.T) {
 	s := start(t)
 	s.fixture()
 	nowhere := s.get("/jobs/nosuchjob")
-	contains(t, "nowhere", nowhere, "it is done, was discarded, or was never pushed", "Looked for in running, in progress, retry, scheduled, dead, queue:a/b.json")
+	contains(t, "nowhere", nowhere, "it is done, was discarded, or was never pushed", "Looked for in running, in progress, retry, scheduled, dead, held, queue:a/b.json")
 	hasNot(t, "nowhere", nowhere, "<button name=\"do\"")
 
 	var x struct {

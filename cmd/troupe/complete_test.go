@@ -51,10 +51,11 @@ func TestCompletions(t *testing.T) {
 		"quiet vm:9:0123456789ab": {"odd:1:info", "vm:481:f3e0624fd5ca"}, "tree vm:9:0123456789ab": nil,
 		"queues show": queues, "queues pause": queues, "queues unpause": queues, "queues clear": queues, "queues pause low": nil,
 		"periodic show": {"nightly", "weekly"}, "periodic delete": {"nightly", "weekly"}, "periodic enable nightly": {"weekly"}, "periodic push nightly": nil,
-		"locks free": {"--reason\twhy, for the audit", "troupe:lock:00112233445566778899aabbccddeeff", "troupe:lock:0f1e2d3c4b5a69788796a5b4c3d2e1f0"},
-		"jobs list":  of("retry", "scheduled", "dead", "running"), "jobs export": of("retry", "scheduled", "dead"),
-		"jobs retry": {"retry", "scheduled", "dead"}, "jobs kill": of("retry", "scheduled"), "jobs move": of(),
-		"jobs delete": of("retry", "scheduled", "dead"), "jobs reschedule": {"retry", "scheduled"}, "jobs retry dead": nil,
+		"locks free":  {"--reason\twhy, for the audit", "troupe:lock:00112233445566778899aabbccddeeff", "troupe:lock:0f1e2d3c4b5a69788796a5b4c3d2e1f0"},
+		"limits show": {"mail"}, "limits set": {"--reason\twhy, for the audit", "mail"},
+		"jobs list": of("retry", "scheduled", "dead", "held", "running"), "jobs export": of("retry", "scheduled", "dead"),
+		"jobs retry": {"retry", "scheduled", "dead"}, "jobs kill": of("retry", "scheduled", "held"), "jobs move": of(),
+		"jobs delete": of("retry", "scheduled", "dead", "held"), "jobs reschedule": {"retry", "scheduled"}, "jobs retry dead": nil,
 		"stats --args": {"mask", "hide", "show"}, "jobs move --to": queues,
 	} {
 		words := append([]string{}, strings.Fields(line)...)

@@ -48,7 +48,7 @@ It touches only processes whose lease is over, and lists the others with the tim
 is left; with --wait it waits for those, too. A lease that is renewed belongs to a
 process that lives: stop it. When no process lives any more the suspects (jobs that may
 have killed their process, in queue:NAME.suspects) go back into the plain queues as well:
-Ruby does not read them. Jobs in progress that no index names any more, since somebody has
+Ruby does not read them, and so do the jobs that limits hold. Jobs in progress that no index names any more, since somebody has
 deleted it say, are looked for among all keys.
 
 It may be repeated, and broken off, at any time.`,
@@ -132,7 +132,7 @@ func (c *rescueCall) run(ctx context.Context) error {
 		}
 		switch {
 		case len(live) == 0 && !c.unknown:
-			return c.suspects(ctx)
+			return errors.Join(c.suspects(ctx), c.held(ctx))
 		case len(live) == 0 || !c.wait:
 			return nil
 		}
@@ -228,6 +228,24 @@ func (c *rescueCall) suspects(ctx context.Context) error {
 	return err
 }
 
+// held sends the jobs that limits hold back to their queues: nobody else lets them in.
+func (c *rescueCall) held(ctx context.Context) error {
+	total := 0
+	for r, err := range c.Inspector.HeldRules(ctx) {
+		n := 0
+		if err == nil {
+			n, err = r.SendBack(ctx)
+		}
+		if total += n; err != nil {
+			return err
+		}
+	}
+	if total > 0 {
+		c.say(told{From: "limits", State: "put back", Jobs: total}, "put back %s that they held", words.Plural(total, "job"))
+	}
+	return nil
+}
+
 // tell prints what a rescue would do, for --dry-run.
 func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) error {
 	for _, f := range dead {
@@ -246,6 +264,13 @@ func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) er
 	}
 	if len(live) > 0 || c.unknown {
 		return nil
+	}
+	held, err := c.Inspector.HeldSize(ctx)
+	if err != nil {
+		return err
+	}
+	if held > 0 {
+		c.say(told{From: "limits", State: "would put back", Jobs: int(held)}, "would put back %s that they hold", words.Plural(held, "job"))
 	}
 	known, err := c.Inspector.Queues(ctx)
 	if err != nil {
@@ -270,7 +295,7 @@ func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) er
 
 // told is what is said of one process, as JSON.
 type told struct {
-	From   string         `json:"from"`  // its fetcher, or suspects
+	From   string         `json:"from"`  // its fetcher, suspects or limits
 	State  string         `json:"state"` // put back, would put back or lives
 	Jobs   int            `json:"jobs"`
 	Queues map[string]int `json:"queues,omitempty"`

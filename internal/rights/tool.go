@@ -45,6 +45,7 @@ const (
 	undated       = "periodic jobs are not shown"
 	unenabled     = "periodic jobs cannot be changed"
 	unlocked      = "a dead unique job that is retried does not take its lock again"
+	unlimited     = "limits cannot be set, and no held job can be released"
 	unmarked      = "the charts of the dashboard have no marks of deploys"
 )
 
@@ -94,6 +95,9 @@ var toolCommands = []command{
 	{name: "SREM", args: "K x", only: changes},
 	{name: "HSETNX", args: "K x x", only: changes, queued: true},
 	{name: "HSET", args: "K x x x", only: changes, why: unenabled},
+	{name: "HEXISTS", args: "K x", only: changes, why: unlimited},
+	{name: "HDEL", args: "K x", only: changes, why: unlimited},
+	{name: "TIME", only: changes, why: unlimited},
 	{name: "ZADD", args: "K x x", only: changes},
 	{name: "ZREM", args: "K x", only: changes},
 	{name: "ZSCORE", args: "K x", only: changes},

@@ -35,9 +35,17 @@ func (e Entry) Whole(ctx context.Context) (raw string, there bool, err error) {
 // When is the time that the job is listed with: of a queue since when it waits.
 func (e Entry) When() time.Time {
 	if e.Queued == nil {
-		return e.Sorted.At
+		return SortedAt(e.Sorted)
 	}
 	return Since(&e.Queued.JobRecord)
+}
+
+// SortedAt is the time that an entry of a set is listed with: of a held job since when it is held.
+func SortedAt(e *inspect.SortedEntry) time.Time {
+	if e.Held != nil {
+		return e.Held.Since
+	}
+	return e.At
 }
 
 // Score is that of an entry of a set; 0 of a job of a queue.
@@ -94,8 +102,11 @@ var Actions = []Action{
 	}},
 }
 
-// Queued begins the name of a queue in the place of a set.
-const Queued = "queue:"
+// Queued begins the name of a queue in the place of a set, and Held is the place of all jobs that limits hold.
+const (
+	Queued = "queue:"
+	Held   = "held"
+)
 
 // Allows reports whether the action makes sense for a set, or for a queue as queue:NAME: what is dead
 // stays so, at the time of its death. Commands, the screen and pages ask it, and a task refuses the
@@ -107,6 +118,11 @@ func (a *Action) Allows(place string) bool {
 		return true
 	case "kill":
 		return place != "dead"
+	}
+	if place == Held {
+		return false
+	}
+	switch a.Name {
 	case "move":
 		return queued
 	case "reschedule":
@@ -125,6 +141,8 @@ func (a *Action) Refused(place string) error {
 	switch {
 	case a.Allows(place):
 		return nil
+	case place == Held:
+		return errors.New("a job that a limit holds can be killed or deleted, and troupe limits release lets it in")
 	case strings.HasPrefix(place, Queued):
 		return errors.New("a job that waits in a queue can be moved, killed or deleted")
 	case a.Moves:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
@@ -28,8 +29,9 @@ func (c Counts) Sum() int { return c.Done + c.Gone + c.Stopped + c.Left }
 // JIDs, else those that Filter matches.
 type Task struct {
 	Action
-	Set   *inspect.JobSet // or
-	Queue *inspect.Queue
+	Set   *inspect.JobSet    // or
+	Queue *inspect.Queue     // or
+	Held  *inspect.Inspector // for all jobs that limits hold
 
 	Entries []Entry  // as somebody has seen them, by their bytes
 	Keys    []string // of a set; see inspect.SortedEntry.Key
@@ -48,6 +50,8 @@ func (t *Task) Place() string {
 		return Queued + t.Queue.Name
 	case t.Set != nil:
 		return t.Set.Name
+	case t.Held != nil:
+		return Held
 	}
 	return ""
 }
@@ -105,14 +109,22 @@ func (t *Task) each(ctx context.Context, gone func(), do func(e Entry) (more boo
 		return t.eachQueued(ctx, gone, do)
 	case t.Keys != nil:
 		return named(t.Keys, t.Set.Lookup)
+	case t.JIDs != nil && t.Held != nil:
+		return named(t.JIDs, t.Held.FindHeld)
 	case t.JIDs != nil:
 		return named(t.JIDs, t.Set.FindJob)
 	}
-	for e, err := range t.Set.Each(ctx) {
+	var entries iter.Seq2[*inspect.SortedEntry, error]
+	if t.Held != nil {
+		entries = t.Held.HeldJobs(ctx)
+	} else {
+		entries = t.Set.Each(ctx)
+	}
+	for e, err := range entries {
 		if err != nil {
 			return err
 		}
-		if !t.Filter.Match(&e.JobRecord, e.At) || t.Timed && e.Score == scores.Of(t.At) { // met again, or as it is to be
+		if !t.Filter.Match(&e.JobRecord, SortedAt(e)) || t.Timed && e.Score == scores.Of(t.At) { // met again, or as it is to be
 			continue
 		}
 		if more, err := do(Entry{Sorted: e}); err != nil || !more {

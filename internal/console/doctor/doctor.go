@@ -91,6 +91,7 @@ var checks = []struct {
 	{"failing", (*exam).failing},
 	{"periodic", (*exam).periodic},
 	{"locks", (*exam).locks},
+	{"limits", (*exam).limits},
 }
 
 // Examine makes an audit. Each check is for itself: what cannot be looked at, for want of a right

@@ -36,7 +36,7 @@ func (e *exam) locks() error {
 		return nil
 	}
 	stats, err := e.inspector.Stats(ctx)
-	if n := stats.Enqueued + stats.ScheduledSize + stats.RetrySize; err == nil && n > mostJobs {
+	if n := stats.Enqueued + stats.ScheduledSize + stats.RetrySize + stats.HeldSize; err == nil && n > mostJobs {
 		err = fmt.Errorf("there are %s, too many to search them for those that hold locks", words.Plural(n, "job"))
 	}
 	if err != nil {

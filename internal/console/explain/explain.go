@@ -21,7 +21,7 @@ import (
 // Explanation is what is known of a job.
 type Explanation struct {
 	JID      string   `json:"jid"`
-	Place    string   `json:"place"` // running, in progress, queue:NAME, retry, scheduled, dead, or "" for none
+	Place    string   `json:"place"` // running, in progress, queue:NAME, held, retry, scheduled, dead, or "" for none
 	Why      []Reason `json:"why"`
 	Next     string   `json:"next"`
 	Timeline []Step   `json:"timeline"`
@@ -88,7 +88,7 @@ func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Mas
 		err = s.flights()
 	}
 	// What was taken from a queue before that was searched is found at the second look.
-	for _, look := range []func(*search) (bool, error){(*search).progress, (*search).near, (*search).sets, (*search).queues, (*search).progress, (*search).sets} {
+	for _, look := range []func(*search) (bool, error){(*search).progress, (*search).near, (*search).sets, (*search).held, (*search).queues, (*search).progress, (*search).held, (*search).sets} {
 		found := false
 		if err == nil {
 			found, err = look(s)
@@ -101,6 +101,9 @@ func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Mas
 		}
 	}
 	if err := s.iterates(); err != nil {
+		return nil, err
+	}
+	if err := s.limited(); err != nil {
 		return nil, err
 	}
 	s.clocked()

@@ -18,7 +18,7 @@ type Lock struct {
 	Key    string    `json:"lock"`
 	Holder string    `json:"holder"`         // jid
 	Class  string    `json:"class"`          // of the holder; "" if it was not found
-	Place  string    `json:"place"`          // running, in progress, queue:NAME, retry, scheduled, dead, nowhere; "" if not all was searched
+	Place  string    `json:"place"`          // running, in progress, queue:NAME, held, retry, scheduled, dead, nowhere; "" if not all was searched
 	Since  time.Time `json:"since,omitzero"` // when the holder was pushed; zero if it was not found
 	Ends   time.Time `json:"ends,omitzero"`
 }
@@ -78,7 +78,7 @@ func (f *Fleet) Holders(ctx context.Context, locks []Lock) error {
 		return nil
 	}
 	stats, err := f.Inspector.Stats(ctx)
-	if err != nil || stats.Enqueued+stats.ScheduledSize+stats.RetrySize+stats.DeadSize > MostSearched {
+	if err != nil || stats.Enqueued+stats.ScheduledSize+stats.RetrySize+stats.DeadSize+stats.HeldSize > MostSearched {
 		return err
 	}
 	left, all := map[string][]*Lock{}, true
@@ -109,9 +109,13 @@ func (f *Fleet) Holders(ctx context.Context, locks []Lock) error {
 		}
 		return nil
 	}
-	// in the order in which jobs move, and the sets once more
+	held := func() error {
+		return search(&all, f.Inspector.HeldJobs(ctx), func(e *inspect.SortedEntry) bool { return found(&e.JobRecord, "held") })
+	}
+	// in the order in which jobs move, and once more where they come back to
 	for _, look := range []func() error{
 		func() error { return sets("scheduled", "retry") },
+		held,
 		func() error {
 			queues, err := f.Inspector.Queues(ctx)
 			for _, q := range queues {
@@ -134,6 +138,7 @@ func (f *Fleet) Holders(ctx context.Context, locks []Lock) error {
 				return err == nil && len(left) > 0
 			})
 		},
+		held,
 		func() error { return sets("scheduled", "retry", "dead") },
 	} {
 		if len(left) == 0 {

@@ -30,6 +30,9 @@ type bulkCall struct {
 func actionCommand(files cli.Files, a bulk.Action) *cobra.Command {
 	b := bulkCall{Task: bulk.Task{Action: a, Rate: 1000}}
 	sets := a.Allowed()
+	if a.Allows(bulk.Held) {
+		sets = append(sets, bulk.Held)
+	}
 	places, place := slices.Clone(sets), "SET"
 	var names completion
 	if a.Allows(bulk.Queued) {
@@ -117,6 +120,8 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 	name, queued := strings.CutPrefix(args[0], bulk.Queued)
 	if b.Set = bulk.SetOf(s.Inspector, args[0]); queued && name != "" {
 		b.Queue = s.Inspector.Queue(name)
+	} else if args[0] == bulk.Held {
+		b.Held = s.Inspector
 	} else if b.Set == nil {
 		return cli.Exitf(cli.Fault, "got %q, expected %s", args[0], words.OneOf(args[0], b.places...))
 	}
@@ -148,6 +153,9 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 func (b *bulkCall) place() string {
 	if b.Queue != nil {
 		return "the queue " + b.Queue.Name
+	}
+	if b.Held != nil {
+		return "the held jobs"
 	}
 	return "the set " + b.Set.Name
 }
@@ -194,9 +202,12 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 	if err := s.May(ctx, b.Name+" of jobs"); err != nil {
 		return err
 	}
-	if b.Queue != nil {
+	switch {
+	case b.Queue != nil:
 		s.About([]string{"queues", b.Queue.Name, b.Name}, b.JIDs...)
-	} else {
+	case b.Held != nil:
+		s.About([]string{"limits", b.Name}, b.JIDs...)
+	default:
 		s.About([]string{setPaths[b.Set.Name]}, b.JIDs...)
 	}
 	if err := s.Confirm(ctx, cli.Ask{Yes: b.yes, N: int64(total), Always: b.all && b.Name == "delete"}, "%s %s of %s", b.Name, words.Plural(total, "job"), b.place()); err != nil {
@@ -209,7 +220,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 // none says that there are no such jobs, and of a queue what that may come from.
 func (b *bulkCall) none(ctx context.Context, s *cli.Session) error {
 	if b.Queue == nil {
-		return cli.Exitf(cli.NotFound, "no such jobs in %s", b.Set.Name)
+		return cli.Exitf(cli.NotFound, "no such jobs in %s", b.Task.Place())
 	}
 	row, err := known(ctx, s, b.Queue.Name)
 	if err != nil || row.Waiting == 0 {

@@ -16,7 +16,7 @@ func doctorCommand(files cli.Files) *cobra.Command {
 		use: "doctor", short: "Look for what endangers jobs", args: cli.Args(0, 0),
 		long: `Doctor audits a Redis, and changes nothing: eviction, persistence, version, rights, time-outs, round
 trips, keys of a wrong type, dead processes and what they had, queues that nobody listens on, jobs
-that are overdue, clocks, members that are no jobs, classes that have no handler or only fail, periodic jobs that push
+that are overdue, clocks, members that are no jobs, limits that hold jobs for long, classes that have no handler or only fail, periodic jobs that push
 nothing or whose jobs nobody runs. What is most dangerous comes first. It exits with 3 if
 there is a danger or a warning. What it may not look at it tells.`,
 		run: func(ctx context.Context, s *cli.Session, _ []string) error {

@@ -24,8 +24,8 @@ func jobsCommand(files cli.Files) *cobra.Command {
 		Use:   "jobs",
 		Short: "Show jobs and act on them",
 		Long: `Jobs shows jobs and acts on them, one by one or by a filter. SET is retry, scheduled or dead. The
-commands list, export, delete and kill also take queue:NAME, list takes running, and move takes only
-queue:NAME. Every action names a job by its exact bytes: what somebody else has taken meanwhile is
+commands list, export, delete and kill also take queue:NAME, list, show, delete and kill take held (jobs that limits
+hold), list takes running, and move takes only queue:NAME. Every action names a job by its exact bytes: what somebody else has taken meanwhile is
 gone, and nothing is lost or done twice.`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -49,8 +49,8 @@ func listCommand(files cli.Files) *cobra.Command {
 	var filter filterFlags
 	limit := 50
 	return spec{
-		use: "list SET|running|queue:NAME", short: "List jobs", args: cli.Args(1, 1), words: append(slices.Clone(bulk.Sets), "running"), names: queueKeys,
-		long:    "List shows the jobs of a set, the next one due or the last dead first, of a queue, the oldest last, or those that run.",
+		use: "list SET|held|running|queue:NAME", short: "List jobs", args: cli.Args(1, 1), words: append(slices.Clone(bulk.Sets), bulk.Held, "running"), names: queueKeys,
+		long:    "List shows the jobs of a set, the next one due or the last dead first, of a queue, the oldest last, those that limits hold, with the time since when, or those that run.",
 		example: "  troupe jobs list retry --error 502 --failed-since 1h\n  troupe jobs list queue:critical --limit 10",
 		flags: func(f *pflag.FlagSet) {
 			filter.add(f)
@@ -131,19 +131,19 @@ func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r 
 		}
 		return err
 	}
-	set, err := setOf(s, of, "running", "queue:NAME")
-	if err != nil {
+	var entries iter.Seq2[*inspect.SortedEntry, error]
+	if of == bulk.Held {
+		entries = s.Inspector.HeldJobs(ctx)
+	} else if set, err := setOf(s, of, "running", bulk.Held, "queue:NAME"); err != nil {
 		return err
-	}
-	entries := set.Each(ctx)
-	if of != "dead" {
+	} else if entries = set.Each(ctx); of != "dead" {
 		entries = set.Fetch(ctx, math.Inf(-1), math.Inf(1), "") // the next one due first
 	}
 	for e, err := range entries {
 		if err != nil {
 			return err
 		}
-		if !each(&e.JobRecord, e.At, e.Score) {
+		if !each(&e.JobRecord, bulk.SortedAt(e), e.Score) {
 			return nil
 		}
 	}

@@ -74,7 +74,7 @@ func clearCommand(files cli.Files) *cobra.Command {
 	return spec{
 		use: "clear NAME", short: "Delete all jobs of a queue", args: cli.Args(1, 1), names: queueNames, change: "clearing a queue",
 		long: `Clear deletes all jobs that wait in a queue. On a terminal it wants their number typed, or --yes; elsewhere
-it wants --yes for more than 100.`,
+it wants --yes for more than 100. Jobs of the queue that limits hold stay.`,
 		flags: func(f *pflag.FlagSet) { f.BoolVar(&yes, "yes", false, "do not ask") },
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			s.About([]string{"queues", args[0], "clear"})
@@ -86,9 +86,22 @@ it wants --yes for more than 100.`,
 				return err
 			}
 			n, err := s.Inspector.Queue(row.Name).Clear(ctx)
+			if held := heldOf(ctx, s, row.Name); held > 0 {
+				s.Note("limits hold %s of it, which stay: jobs delete held --queue %s", words.Plural(held, "job"), words.Word(row.Name))
+			}
 			return said(s, err, bulk.Counts{Done: int(n)}, "deleted %s", words.Plural(n, "job"))
 		},
 	}.command(files)
+}
+
+// heldOf is how many jobs of a queue limits hold; what cannot be read does not matter here.
+func heldOf(ctx context.Context, s *cli.Session, queue string) (n int64) {
+	for e, err := range s.Inspector.HeldJobs(ctx) {
+		if err == nil && e.Queue == queue {
+			n++
+		}
+	}
+	return n
 }
 
 func listQueues(ctx context.Context, s *cli.Session, over time.Duration) error {

@@ -20,8 +20,8 @@ import (
 
 func showCommand(files cli.Files) *cobra.Command {
 	return spec{
-		use: "show [SET|running|queue:NAME] JID", short: "Show one job", args: cli.Args(1, 2), words: append(slices.Clone(bulk.Sets), "running"), names: queueKeys,
-		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload,
+		use: "show [SET|held|running|queue:NAME] JID", short: "Show one job", args: cli.Args(1, 2), words: append(slices.Clone(bulk.Sets), bulk.Held, "running"), names: queueKeys,
+		long: `Show looks for a job among those that run, in the sets, in the queues and among those that limits hold, and shows its payload,
 and the backtrace of its error in lines. It goes through whole sets and queues, which takes seconds for a
 million jobs, and says what it has searched if it finds none. With a set or a queue it looks only there. Of a job of more than 64 KB it
 shows the beginning and the end, and how much is missing; jobs export has all of it.`,
