@@ -95,7 +95,6 @@ var toolCommands = []command{
 	{name: "SREM", args: "K x", only: changes},
 	{name: "HSETNX", args: "K x x", only: changes, queued: true},
 	{name: "HSET", args: "K x x x", only: changes, why: unenabled},
-	{name: "HEXISTS", args: "K x", only: changes, why: unlimited},
 	{name: "HDEL", args: "K x", only: changes, why: unlimited},
 	{name: "TIME", only: changes, why: unlimited},
 	{name: "ZADD", args: "K x x", only: changes},
