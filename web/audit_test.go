@@ -228,6 +228,8 @@ func TestHostileContents(t *testing.T) {
 	s.sow(string(text))
 	s.rdb.SAdd(t.Context(), "queues", evil)
 	s.rdb.LPush(t.Context(), "queue:"+evil, text)
+	s.limited(evil, "0 pinned 2", "", 1)
+	s.limited(evil, "0 pinned 2", evil, 1)
 	s.post("/queues/"+url.PathEscape(evil)+"/pause", url.Values{"back": {evil}, evil: {evil}})
 	for _, rt := range s.h.routes {
 		if rt.method != http.MethodGet || rt.live != nil {

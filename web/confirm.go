@@ -17,8 +17,19 @@ type confirm struct {
 	Count    int64  `json:"count"`            // how many it is about; above 100 it has to be typed
 	Reason   bool   `json:"reason,omitempty"` // one has to be given
 	Again    bool   `json:"-"`                // it was not typed, or typed wrongly
+	Said     string `json:"-"`                // the reason, if it was
+
+	Field *confirmField `json:"field,omitempty"` // what else has to be said
 
 	do func() (*page, error)
+}
+
+// confirmField is a field of a form that confirms.
+type confirmField struct {
+	Name  string `json:"name"`
+	Label string `json:"label"`
+	Value string `json:"value"`
+	Hint  string `json:"hint"`
 }
 
 // mostUntyped is how many things may be acted on without their number being typed.
@@ -45,7 +56,8 @@ func asked(action func(*request) (*confirm, error)) func(*request) (*page, error
 			return nil, err
 		}
 		c.Again = r.Method == http.MethodPost
-		given := !c.Reason || strings.TrimSpace(r.form("reason")) != ""
+		c.Said = strings.TrimSpace(r.form("reason"))
+		given := !c.Reason || c.Said != ""
 		if c.Again && given && r.confirmed(c.Count) {
 			return c.do()
 		}

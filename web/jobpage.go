@@ -138,6 +138,9 @@ func (p *jobPage) place(r *request) {
 		p.Where, p.Href, p.Heading, p.Acts.Cancel = "Running", r.url("running"), "Runs since", true
 	case x.Place == "in progress":
 		p.Where, p.Heading = "In progress", "Pushed"
+	case x.Entry != nil && x.Entry.Held != nil:
+		rule := r.ruleRow(r.heldBy(x.Entry))
+		p.Where, p.Href, p.Heading = "Held by the limit "+rule.Rule, rule.Href, "Held since"
 	case x.Entry != nil:
 		k := setKinds[x.Place]
 		p.Where, p.Href, p.Heading, p.Acts.Set = k.Title, r.url(k.Path), k.When, &k

@@ -34,6 +34,7 @@ type totals struct {
 	Retry      int64   `json:"retry"`
 	Scheduled  int64   `json:"scheduled"`
 	Dead       int64   `json:"dead"`
+	Held       int64   `json:"held"` // by limits
 }
 
 // topQueues is how many the first page shows.
@@ -55,7 +56,7 @@ const rateSamples = 15
 func totalsOf(s *snapshot) totals {
 	t := totals{
 		Processed: s.Stats.Processed, Failed: s.Stats.Failed, Enqueued: s.Stats.Enqueued,
-		Retry: s.Stats.RetrySize, Scheduled: s.Stats.ScheduledSize, Dead: s.Stats.DeadSize,
+		Retry: s.Stats.RetrySize, Scheduled: s.Stats.ScheduledSize, Dead: s.Stats.DeadSize, Held: s.Stats.HeldSize,
 	}
 	for _, p := range s.Processes {
 		if p.Phase != fleet.Gone {

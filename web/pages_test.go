@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -38,7 +39,27 @@ func (s *site) fixture() {
 	}
 	harness.OK(s.t, inspect.New(s.rdb).SavePeriodic(s.t.Context(), troupe.Periodic{Name: "a/b.json", Cron: "0 4 * * *", Class: "Billing::Charge", Args: []any{map[string]any{"token": "s3cr3t"}}, Queue: "a/b.json"}))
 	harness.OK(s.t, s.rdb.Set(s.t.Context(), "troupe:lock:0f1e2d3c", fixtureJID, 0).Err())
+	s.limited("a/b.json", "0 pinned 2", "", 2)
+	s.limited("a/b.json", "0 pinned 2", "key", 1)
 	s.fleetFixture()
+}
+
+// limited defines a limit, one of whose rules has given a slot and holds so many jobs.
+func (s *site) limited(name, text, key string, held int) {
+	s.t.Helper()
+	ctx, rule := s.t.Context(), name
+	if key != "" {
+		rule += ":" + key
+	}
+	harness.OK(s.t, s.rdb.HSet(ctx, keys.Limits("troupe:"), name, text).Err())
+	harness.OK(s.t, s.rdb.ZAdd(ctx, keys.Slots("troupe:", rule), redis.Z{Score: 4e9, Member: "runs-" + name}).Err())
+	harness.OK(s.t, s.rdb.ZAdd(ctx, keys.HeldRules("troupe:"), redis.Z{Score: 4e9, Member: rule}).Err())
+	for i := range held {
+		jid := fmt.Sprintf("held%d", i)
+		header := harness.Must(json.Marshal([]string{"queue:a/b.json", "", jid, rule}))(s.t)
+		job := fmt.Sprintf(`{"class":"Charge","queue":"a/b.json","args":[%d,{"token":"s3cr3t"}],"jid":%q,"created_at":1795000000}`, i, jid)
+		harness.OK(s.t, s.rdb.ZAdd(ctx, keys.Held("troupe:", rule), redis.Z{Score: 1795000000 + float64(i), Member: "1795000000000000.1 " + string(header) + "\n" + job}).Err())
+	}
 }
 
 // task is the task that the table of pages names.
@@ -93,6 +114,14 @@ var pages = map[string]struct {
 	"GET /locks":                    {path: "/locks"},
 	"GET /locks/free":               {path: "/locks/free?" + fixtureLock},
 	"POST /locks/free":              {path: "/locks/free?" + fixtureLock, form: url.Values{"count": {"1"}, "reason": {"it is in the way"}}},
+	"GET /limits":                   {path: "/limits"},
+	"GET /limits/held":              {path: "/limits/held?limit=a%2Fb%2Ejson"},
+	"GET /limits/release":           {path: "/limits/release?limit=a%2Fb%2Ejson"},
+	"POST /limits/release":          {path: "/limits/release?limit=a%2Fb%2Ejson", form: url.Values{"n": {"1"}, "reason": {"it is late"}}},
+	"GET /limits/set":               {path: "/limits/set?limit=a%2Fb%2Ejson"},
+	"POST /limits/set":              {path: "/limits/set?limit=a%2Fb%2Ejson", form: url.Values{"to": {"7"}, "reason": {"the API is faster"}}},
+	"GET /limits/reset":             {path: "/limits/reset?limit=a%2Fb%2Ejson"},
+	"POST /limits/reset":            {path: "/limits/reset?limit=a%2Fb%2Ejson", form: url.Values{"reason": {"it is slow again"}}},
 	"GET /search":                   {path: "/search?q=billing"},
 	"GET /tasks":                    {path: "/tasks"},
 	"GET /tasks/{id}":               {path: "/tasks/" + fixtureTask},

@@ -278,7 +278,7 @@ func (v *view) Number(path string) string {
 		return ""
 	}
 	n, ok := map[string]int64{
-		"/queues": s.Stats.Enqueued, "/running": s.Stats.WorkersSize, "/retries": s.Stats.RetrySize, "/scheduled": s.Stats.ScheduledSize, "/dead": s.Stats.DeadSize,
+		"/queues": s.Stats.Enqueued, "/running": s.Stats.WorkersSize, "/retries": s.Stats.RetrySize, "/scheduled": s.Stats.ScheduledSize, "/dead": s.Stats.DeadSize, "/limits": s.Stats.HeldSize,
 		"/processes": int64(fleet.CountAll(s.Processes).Live),
 	}[path]
 	if !ok {

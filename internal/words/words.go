@@ -35,7 +35,7 @@ func Plural(n any, word string) string {
 	case text == "1":
 	case strings.HasSuffix(word, "s"):
 		word += "es"
-	case strings.HasSuffix(word, "y"):
+	case strings.HasSuffix(word, "y") && !strings.HasSuffix(word, "ey"):
 		word = strings.TrimSuffix(word, "y") + "ies"
 	default:
 		word += "s"

@@ -66,6 +66,7 @@ func openShop(t testing.TB, before time.Duration) *shop {
 	})
 	s.job = s.entries(keys.Retry, "Stripe::CardError")[0]
 	s.rdb.Set(t.Context(), shopLock, s.job, 24*time.Hour)
+	s.limit()
 	s.periodic()
 	s.act()
 	testkit.Await(t, "the dashboard has looked at the queues", func() bool { return strings.Contains(s.look("/"), "The queue imports is paused") })
@@ -74,6 +75,20 @@ func openShop(t testing.TB, before time.Duration) *shop {
 
 // shopLock is the lock of a unique job that is to be retried.
 const shopLock = keys.LockPrefix + "8d3fd1a3f3c1e7b1f1c7f2f3b0a99c5e"
+
+// limit defines a limit that was set to 0 by hand and holds two jobs, one of a key.
+func (s *shop) limit() {
+	s.t.Helper()
+	base := keys.LimitBase("", false)
+	s.rdb.HSet(s.t.Context(), keys.Limits(base), "stripe", "0 pinned 5", "mailgun", "20 0.01")
+	for i, rule := range []string{"stripe", "stripe:acct_1GqIC8"} {
+		at, jid := float64(time.Now().Add(-time.Hour).Unix()), fmt.Sprintf("5eed0000000000000000000%d", i)
+		member := fmt.Sprintf(`%d.%d ["queue:payments","",%q,%q]`, int64(at)*1e6, i, jid, rule) + "\n" +
+			fmt.Sprintf(`{"class":"Billing::Charge","queue":"payments","args":[%d],"jid":%q,"created_at":%.0f,"enqueued_at":%.0f}`, i, jid, at, at)
+		s.rdb.ZAdd(s.t.Context(), keys.Held(base, rule), redis.Z{Score: at, Member: member})
+		s.rdb.ZAdd(s.t.Context(), keys.HeldRules(base), redis.Z{Score: at, Member: rule})
+	}
+}
 
 // entries are the ids of the jobs of a set that contain a text.
 func (s *site) entries(set, part string) (jids []string) {

@@ -1,0 +1,145 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/test/harness"
+)
+
+// linkOf is the address of a link of a page, by a part of it.
+func linkOf(t *testing.T, page, part string) string {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if strings.Contains(m[1], part) {
+			return strings.ReplaceAll(m[1], "&amp;", "&")
+		}
+	}
+	t.Fatalf("no link has %q:\n%s", part, page)
+	return ""
+}
+
+// The page has each limit, what it allows and holds, and the page of a rule has the jobs, masked.
+func TestLimitsAreShown(t *testing.T) {
+	s := start(t)
+	s.limited("mail", "1", "", 3)
+	s.limited("account", "2 pinned 5", "7", 120)
+	s.limited("account", "2 pinned 5", "<b>8", 1)
+	harness.OK(t, s.rdb.HSet(t.Context(), "troupe:limits", "api", "3 6").Err())
+	page := s.get("/limits")
+	contains(t, "the list", page, "3 limits", "1 at once", "10 a minute, 3 together after a pause", "configured: 5 at once", "the configuration", "2 keys",
+		`data-label="Held">121<`, `data-label="Held">3<`, `href="/limits/held?limit=mail"`, `href="/limits?limit=account"`, `href="/limits/set?limit=api"`, `href="/limits/reset?limit=account"`,
+		"account:7", "account:&lt;b&gt;8")
+	hasNot(t, "the list", page, "<b>8", "/limits/reset?limit=mail", "s3cr3t")
+	if strings.Index(page, `"/limits/held?limit=mail"`) > strings.Index(page, `"/limits/set?limit=api"`) {
+		t.Error("those that hold jobs are not first")
+	}
+	hasNot(t, "a viewer's", s.get("/limits", "Role", "viewer"), "Set…", "Reset…", "Release…")
+	hasNot(t, "of one limit", s.get("/limits?limit=mail"), "account:7")
+	contains(t, "the twin", string(s.data("/limits.json")), `"name":"account"`, `"allows":"2 at once"`, `"by_hand":true`, `"configured":"5 at once"`, `"held":121`, `"running":2`, `"oldest":"2026-11-1`)
+
+	held := s.get("/limits/held?limit=mail")
+	contains(t, "what it holds", held, "holds 3 jobs", `href="/jobs/runs-mail"`, "They start by themselves", "held0", "[masked]", `href="/queues/a%2Fb%2Ejson"`, `href="/limits/release?limit=mail"`)
+	hasNot(t, "what it holds", held, "s3cr3t")
+	contains(t, "what it holds, revealed", s.get("/limits/held?limit=mail&reveal=1"), "s3cr3t")
+	many := s.get(linkOf(t, page, "/limits/held?key="))
+	contains(t, "a key", many, "account:7", "holds 120 jobs", "1–100 of 120", "held99")
+	hasNot(t, "a key", many, "held100")
+	contains(t, "the rest of it", s.get(linkOf(t, many, "from=100")), "101–120 of 120", "held119")
+	contains(t, "the overview", s.get("/"), "by limits")
+	for path, want := range map[string]int{"/limits/held": 400, "/limits/held?limit=none": 404, "/limits/held?limit=account&key=x": 404, "/limits/held?limit=mail&queue=x": 404, "/limits/reset?limit=mail": 404, "/limits/set?limit=none": 404} {
+		if status, text, _ := s.do(http.MethodGet, path, ""); status != want {
+			t.Errorf("%s: %d, expected %d\n%s", path, status, want, text)
+		}
+	}
+}
+
+// The key of a rule is an argument of its jobs: it is hidden where arguments are, and no address has it.
+func TestKeysOfLimitsAreMasked(t *testing.T) {
+	for how, set := range map[string]func(*Options){
+		"positions": func(o *Options) { o.MaskArgs = map[string][]int{"Charge": {1}} },
+		"hide":      func(o *Options) { o.Args = "hide" },
+	} {
+		s := start(t, set)
+		s.limited("account", "1", planted, 2)
+		page := s.get("/limits")
+		at := linkOf(t, page, "/limits/held?key=")
+		release := linkOf(t, page, "/limits/release?key=")
+		_, after := s.post(release, url.Values{"n": {"1"}, "reason": {"now"}})
+		contains(t, how, after, "1 job that account:[")
+		for what, text := range map[string]string{"the list": page, "the twin": s.get("/limits.json"), "the jobs": s.get(at), "the question": s.get(release), "after it": after, "the audit": s.get("/audit")} {
+			hasNot(t, how+", "+what, text, planted)
+		}
+		contains(t, how+", revealed", s.get("/limits?reveal=1"), planted)
+	}
+}
+
+// Operators let jobs in, set and reset what a limit allows, each with a reason.
+func TestLimitsAreActedOn(t *testing.T) {
+	s := start(t)
+	ctx := t.Context()
+	s.limited("mail", "0", "", 150)
+	text := func() string { return s.rdb.HGet(ctx, "troupe:limits", "mail").Val() }
+	operator := []string{"Role", "operator"}
+	act := func(path string, form url.Values, parts ...string) {
+		t.Helper()
+		_, page := s.post(path, form, operator...)
+		contains(t, fmt.Sprint(path, form), page, parts...)
+	}
+
+	const release, set, reset = "/limits/release?limit=mail", "/limits/set?limit=mail", "/limits/reset?limit=mail"
+	contains(t, "the question", s.get(release), "Let jobs in that mail holds?", "holds 150 jobs", `name="n"`, `name="reason"`)
+	act(release, url.Values{"n": {"2"}}, "no reason was given")
+	act(release, url.Values{"n": {"-1"}, "reason": {"x"}}, "expected 1 or more")
+	harness.Equal(t, "waiting", s.rdb.LLen(ctx, "queue:a/b.json").Val(), 0)
+	act(release, url.Values{"n": {"2"}, "reason": {"they are <late>"}}, "2 jobs that mail held: let in")
+	harness.Equal(t, "waiting", s.rdb.LLen(ctx, "queue:a/b.json").Val(), 2)
+	contains(t, "the next", s.rdb.LIndex(ctx, "queue:a/b.json", -1).Val(), `"jid":"held0"`)
+	act(release, url.Values{"n": {"148"}, "reason": {"all"}}, "the number was not typed", `value="148"`)
+	harness.Equal(t, "waiting", s.rdb.LLen(ctx, "queue:a/b.json").Val(), 2)
+	act(release, url.Values{"n": {"9999"}, "reason": {"all"}, "count": {"148"}, "typed": {"148"}}, "148 jobs that mail held: let in")
+	act(release, url.Values{"n": {"1"}, "reason": {"again"}}, "mail holds no job any more")
+
+	contains(t, "the question", s.get(set), "What shall the limit mail allow?", "It allows 0 at once now")
+	act(set, url.Values{"to": {"10/x"}, "reason": {"x"}}, "expected &#34;5&#34; at once")
+	act(set, url.Values{"to": {"10/1m burst 3"}}, "no reason was given", `value="10/1m burst 3"`)
+	harness.Equal(t, "the limit", text(), "0")
+	act(set, url.Values{"to": {"10/1m burst 3"}, "reason": {"it is up again"}}, "The limit mail allows 10 a minute, 3 together after a pause now, in place of 0 at once.")
+	harness.Equal(t, "the limit", text(), "3 6 pinned 0")
+	contains(t, "the question", s.get(reset), "It allows 0 at once then, as the configuration says.")
+	act(reset, url.Values{}, "no reason was given")
+	act(reset, url.Values{"reason": {"as before"}}, "The limit mail allows 0 at once again.")
+	harness.Equal(t, "the limit", text(), "0")
+	act(reset, url.Values{"reason": {"as before"}}, "The limit mail was not set by hand. Nothing was changed.")
+
+	audit := s.get("/audit?action=limits")
+	contains(t, "the audit", audit, "they are &lt;late&gt;", "it is up again", "as before", "/limits/release", "/limits/set", "/limits/reset", "otto")
+	for _, path := range []string{release, set, reset} {
+		if status, _ := s.post(path, url.Values{"n": {"1"}, "to": {"1"}, "reason": {"x"}}, "Role", "viewer"); status != http.StatusForbidden {
+			t.Errorf("%s by a viewer: %d", path, status)
+		}
+	}
+	var failed struct{ Error struct{ Text string } }
+	_, answer := s.post(set, url.Values{"to": {"1"}}, "Accept", "application/json")
+	if err := json.Unmarshal([]byte(answer), &failed); err != nil || !strings.Contains(failed.Error.Text, "no reason is given") {
+		t.Errorf("as JSON without a reason: %v %s", err, answer)
+	}
+}
+
+// A limit that no process has any more is named, and can be reset away.
+func TestLimitsThatAreNotDefined(t *testing.T) {
+	s := start(t)
+	s.limited("gone", "2 pinned ", "", 1)
+	_, page := s.post("/limits/reset?limit=gone", url.Values{"reason": {"nobody has it"}})
+	contains(t, "reset", page, "The limit gone is gone: no configuration has it.", "nothing: it is not defined")
+	contains(t, "what it held", s.get("/limits/held?limit=gone"), "No process that runs has this limit in its configuration")
+	harness.OK(t, s.rdb.ZAdd(t.Context(), "troupe:held:gone", redis.Z{Score: 1, Member: "no job"}).Err())
+	contains(t, "with what is no job", s.get("/limits/held?limit=gone"), "holds 2 jobs", "no job:")
+}
