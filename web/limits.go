@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
@@ -105,22 +104,14 @@ func (r *request) ruleRow(rule *inspect.LimitRule) ruleRow {
 	}
 }
 
-// ruleText is a rule as the user may see it: its key is from an argument, of which nobody knows the position.
+// ruleText is a rule as the user may see it.
 func (r *request) ruleText(rule *inspect.LimitRule) string {
-	if rule.Key == "" {
-		return rule.Name
+	raw := rule.Name
+	if rule.Key != "" {
+		raw += ":" + rule.Key
 	}
-	raw, _ := json.Marshal([]string{rule.Key}) // a list of texts
-	masked := r.fleet.Mask.Args(raw)
-	r.hides(string(masked), string(raw))
-	if r.revealed() {
-		masked = raw
-	}
-	var key []string
-	if json.Unmarshal(masked, &key) != nil || len(key) != 1 {
-		return rule.Name + ":[masked]"
-	}
-	return rule.Name + ":" + key[0]
+	r.hides(r.fleet.Mask.Rule(rule.Name, rule.Key), raw)
+	return r.mask().Rule(rule.Name, rule.Key)
 }
 
 // ruleKey names the key of a rule in addresses; "" of a rule without one.

@@ -77,6 +77,9 @@ func TestKeysOfLimitsAreMasked(t *testing.T) {
 		for what, text := range map[string]string{"the list": page, "the twin": s.get("/limits.json"), "the jobs": s.get(at), "the question": s.get(release), "after it": after, "the audit": s.get("/audit")} {
 			hasNot(t, how+", "+what, text, planted)
 		}
+		hidden := s.get("/jobs/held1")
+		contains(t, how, hidden, "Held by the limit account:[", "The limit account:[", "holds it since")
+		hasNot(t, how+", the job", hidden, planted)
 		contains(t, how+", revealed", s.get("/limits?reveal=1"), planted)
 	}
 }

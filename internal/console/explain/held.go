@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -39,7 +40,7 @@ func (s *search) held() (bool, error) {
 			l = one
 		}
 	}
-	rule, name := words.Head(e.Held.Rule), words.Word(l.Name)
+	rule, name := s.rule(e.Held.Rule), words.Word(l.Name)
 	since := words.At(e.Held.Since)
 	ahead := "No job is before it."
 	if before > 0 {
@@ -79,6 +80,12 @@ func (s *search) held() (bool, error) {
 // shownSlots is how many jobs are named that have slots.
 const shownSlots = 10
 
+// rule is a rule for people.
+func (s *search) rule(id string) string {
+	name, key, _ := strings.Cut(id, ":")
+	return words.Head(s.fleet.Mask.Rule(job.NameOfRule(name), key))
+}
+
 // limited tells which limits a job is under that runs.
 func (s *search) limited() error {
 	if s.x.Place != "running" && s.x.Place != "in progress" {
@@ -92,7 +99,7 @@ func (s *search) limited() error {
 		for _, r := range l.Rules {
 			for _, slot := range r.Slots {
 				if slot.JID == s.x.JID {
-					s.because("limited", "It has a slot of the limit %s, which allows %s.", words.Head(r.ID), l.Allows)
+					s.because("limited", "It has a slot of the limit %s, which allows %s.", s.rule(r.ID), l.Allows)
 				}
 			}
 		}

@@ -52,6 +52,19 @@ func classes(r *inspect.JobRecord, shown string) []string {
 	return []string{shown, r.Payload.Class(), r.Payload.HandlerClass(), r.Payload.DisplayClass()}
 }
 
+// Rule is what a limit counts together, NAME:KEY, for people. The key is from an argument, of which nobody knows the position.
+func (m *Masker) Rule(name, key string) string {
+	if key == "" {
+		return name
+	}
+	raw, _ := json.Marshal([]string{key}) // a list of texts
+	var all []string
+	if json.Unmarshal(m.Args(raw), &all) != nil || len(all) != 1 {
+		return name + ":" + maskedText
+	}
+	return name + ":" + all[0]
+}
+
 // Bytes are those of a job, and of bytes that are no job.
 func (m *Masker) Bytes(r *inspect.JobRecord) string {
 	switch {
