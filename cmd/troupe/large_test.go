@@ -84,7 +84,7 @@ func TestManyEntriesAreNotHeld(t *testing.T) { // not parallel: the heap is that
 		{"jobs delete dead --error boom --dry-run", "", 11, ""},
 		{"jobs import " + file("dead") + " --dry-run", "", 1, words.Count(entries) + " jobs would be imported\n"},
 		{"jobs import " + file("queue") + " --yes --rate 0", "", 1, "imported: 0 done, " + words.Count(entries) + " gone, 0 stopped, 0 left\n"},
-		{"explain j1", "", 5, "Searched: running, in progress, retry, scheduled, dead, held\n"},
+		{"explain j1", "", 5, "Searched: running, in progress, retry, scheduled, dead\n"},
 	} {
 		var out counted
 		if c.into != "" {
