@@ -168,7 +168,7 @@ func (o Options) validate() error {
 	}
 	for i, l := range o.Limits {
 		if err := l.Validate(); err != nil {
-			return fmt.Errorf("Limits[%d]: %w", i, err)
+			return fmt.Errorf("Limits[%d]: %w", i, err) //nolint:staticcheck // the name of a field
 		}
 	}
 	if o.Timeout < 0 {

@@ -134,7 +134,7 @@ func (r *Registry) add(e Entry, opts []Options) {
 		case o.Unique != nil:
 			err = errors.New("Unique is set, expected nil: it belongs to a push, so to Defaults or client.Unique")
 		case o.Encrypt:
-			err = errors.New("Encrypt is true, expected false: it belongs to a push, so to Defaults or client.Encrypt")
+			err = errors.New("Encrypt is true, expected false: it belongs to a push, so to Defaults or client.Encrypt") //nolint:staticcheck // the name of a field
 		case o.Queue != "":
 			err = fmt.Errorf("Queue is %q, expected none: it belongs to a push, so to Defaults or client.Queue", o.Queue)
 		case o.Tags != nil:

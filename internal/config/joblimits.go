@@ -98,10 +98,10 @@ func (p *parse) limits(n *node, field string) (out []limitEntry) {
 	for _, e := range n.entries {
 		at := field + "." + e.key
 		l := limitEntry{Limit: troupe.Limit{Name: e.key}, Key: e.key, line: e.line}
-		switch {
-		case e.value.kind == null:
+		switch e.value.kind {
+		case null:
 			continue
-		case e.value.kind == mapping:
+		case mapping:
 			jobLimitSettings.read(p, &l, e.value, at, wantLimit, p.alien)
 			p.checkLimit(&l, e.value, at)
 		default:

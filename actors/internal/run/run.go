@@ -264,7 +264,7 @@ func (r *Run) perform() {
 		}
 		return
 	}
-	if r.own != nil && !(r.admitted() && r.ownStart()) {
+	if r.own != nil && (!r.admitted() || !r.ownStart()) {
 		return
 	}
 	if r.err = r.env.Crypt.Open(p); r.err != nil { // what is stored of the job is made from its bytes

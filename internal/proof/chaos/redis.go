@@ -64,7 +64,7 @@ func (s *storm) lead() {
 func (s *storm) follow() {
 	s.t.Helper()
 	host, port, _ := net.SplitHostPort(s.redis.master.Options().Addr)
-	if err := s.redis.replica.Client.SlaveOf(context.Background(), host, port).Err(); err != nil {
+	if err := s.redis.replica.Client.ReplicaOf(context.Background(), host, port).Err(); err != nil {
 		s.t.Fatalf("replicaof: %v", err)
 	}
 }
@@ -117,7 +117,7 @@ func (s *storm) failOver(sp *span) {
 		v.master.Kill()
 		s.after(s.between(100*time.Millisecond, 2*Lease), func() {
 			v.replica.Resume()
-			if err := v.replica.Client.SlaveOf(ctx, "NO", "ONE").Err(); err != nil {
+			if err := v.replica.Client.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
 				s.t.Fatalf("promote the replica: %v", err)
 			}
 			v.master, v.replica = v.replica, v.master

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,10 +123,9 @@ type rule struct {
 
 // ruled is a run of a job under limits.
 type ruled struct {
-	p       *process
-	s       *state
-	rules   []*rule
-	noticed bool
+	p     *process
+	s     *state
+	rules []*rule
 }
 
 // limits is the part of the book that is about them.
@@ -220,9 +220,7 @@ func (b *book) readRule(r *rule) {
 	}
 	if held := keys.Held(r.base, r.id); b.w.redis.Type(held) == "zset" {
 		all, _ := b.w.redis.SortedSet(held)
-		for member, age := range all {
-			r.held[member] = age
-		}
+		maps.Copy(r.held, all)
 	}
 }
 
