@@ -19,14 +19,8 @@ func ExampleInspector_Limits() {
 	var jobs troupe.Registry
 	troupe.HandleClass(&jobs, "Call", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }),
 		troupe.Options{Limits: []troupe.Limit{{Name: "api", AtOnce: 5}}})
-	d, err := actors.New(actors.Config{Redis: rdb, Registry: &jobs, Embedded: true})
-	if err != nil {
-		panic(err)
-	}
-	if err := d.Start(ctx); err != nil {
-		panic(err)
-	}
-	defer func() { _, _ = d.Stop(ctx) }()
+	d, stop := started(ctx, actors.Config{Redis: rdb, Registry: &jobs, Embedded: true})
+	defer stop()
 	until := func(held int64, done uint64) {
 		for n := int64(-1); n != held || d.Stats().Processed != done; {
 			time.Sleep(time.Millisecond) // between two looks
@@ -93,4 +87,16 @@ func ExampleInspector_Limits() {
 	// released 1 <nil>
 	// reset: <nil>
 	// 5 at once 0 <nil>
+}
+
+// started is a daemon that runs.
+func started(ctx context.Context, cfg actors.Config) (d *actors.Daemon, stop func()) {
+	d, err := actors.New(cfg)
+	if err == nil {
+		err = d.Start(ctx)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return d, func() { _, _ = d.Stop(ctx) }
 }

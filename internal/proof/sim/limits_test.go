@@ -163,8 +163,8 @@ func (b *book) fails(r *rule, format string, args ...any) {
 	b.w.fail("limit %s%s: %s", r.base, r.id, fmt.Sprintf(format, args...))
 }
 
-// calm reports whether nothing has happened for so long that could delay something.
-func (b *book) calm(d time.Duration) bool {
+// settled reports whether nothing has happened for so long that could delay something.
+func (b *book) settled(d time.Duration) bool {
 	last := later(b.w.refusing, b.w.loading)
 	last = later(last, b.w.full)
 	for _, p := range b.w.all {
@@ -244,7 +244,7 @@ func forced(words []string) bool {
 func (b *book) lookAtSlots(r *rule, o *owner, words []string, before map[string][]string) {
 	if b.w.fell.IsZero() && len(r.slots) > r.limit+r.over {
 		switch {
-		case !b.calm(slotLife+limitsBeat) && script(words) == "admit": // a process that was away has found its slot given to another one
+		case !b.settled(slotLife+limitsBeat) && script(words) == "admit": // a process that was away has found its slot given to another one
 			r.over = len(r.slots) - r.limit
 			b.w.seen["slot taken again above the limit"]++
 		default:
@@ -375,7 +375,7 @@ func (b *book) lookAtHeld(r *rule, words []string) {
 		room = false
 	}
 	switch {
-	case len(r.held) == 0 || !room || !b.calm(4*lease):
+	case len(r.held) == 0 || !room || !b.settled(4*lease):
 		r.free = time.Time{}
 	case r.free.IsZero():
 		r.free = time.Now()
