@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,11 +60,11 @@ func TestJobsOfAKeyRunOneAtATime(t *testing.T) {
 		var r troupe.Registry
 		var l keyed
 		l.handle(&r, 20*time.Millisecond, troupe.Limit{Name: "tenant", AtOnce: 1, By: "0"})
-		held := 0
+		var held atomic.Int64
 		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 8}}})
 		k.Daemon.Subscribe(func(e event.Event) {
 			if e, ok := e.(event.JobHeld); ok && e.Rule != "" {
-				held++
+				held.Add(1)
 			}
 		})
 		began := time.Now()
@@ -79,7 +80,7 @@ func TestJobsOfAKeyRunOneAtATime(t *testing.T) {
 		if took > 800*time.Millisecond {
 			t.Errorf("20 jobs of 20 ms one after another took %v", took)
 		}
-		if held == 0 {
+		if held.Load() == 0 {
 			t.Error("no event tells of a held job")
 		}
 		harness.Equal(t, "keys left", len(mem.Client.Keys(ctx, "troupe:held*").Val()), 0)
@@ -123,11 +124,14 @@ func TestAStopKeepsTheSlotOfAJobForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := testkit.NewMemory(t)
 		var r troupe.Registry
-		stopped := false
+		var stopped atomic.Bool
+		var mu sync.Mutex
 		var order []string
 		troupe.HandleClass(&r, "C", troupe.HandlerFunc(func(c context.Context, p *troupe.Payload) error {
+			mu.Lock()
 			order = append(order, p.JID())
-			if !stopped {
+			mu.Unlock()
+			if !stopped.Load() {
 				<-c.Done()
 			}
 			return c.Err()
@@ -142,7 +146,7 @@ func TestAStopKeepsTheSlotOfAJobForItself(t *testing.T) {
 		k.Await("the second is held", func() bool { return mem.Client.ZCard(ctx, "troupe:held:one").Val() == 1 })
 		k.Stop()
 		harness.Equal(t, "slots", fmt.Sprint(slotsOf(mem.Client, "one")), fmt.Sprint([]string{first}))
-		stopped = true
+		stopped.Store(true)
 		k = testkit.Start(t, cfg)
 		k.Await("both done", func() bool { return k.Stats().Processed == 2 })
 		k.Stop()
@@ -156,14 +160,13 @@ func TestARunThatIsGivenUpKeepsItsSlot(t *testing.T) {
 		mem := testkit.NewMemory(t)
 		var r troupe.Registry
 		release := make(chan struct{})
-		runs, now, most := 0, 0, 0
+		var runs, now, most atomic.Int64
 		troupe.HandleClass(&r, "C", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
-			runs, now = runs+1, now+1
-			most = max(most, now)
-			if runs == 1 {
+			most.Store(max(most.Load(), now.Add(1)))
+			if runs.Add(1) == 1 {
 				<-release
 			}
-			now--
+			now.Add(-1)
 			return nil
 		}), troupe.Options{Timeout: time.Second, Limits: []troupe.Limit{{Name: "one", AtOnce: 1}}})
 		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 3, MaxUnresponsive: 2}}})
@@ -176,9 +179,9 @@ func TestARunThatIsGivenUpKeepsItsSlot(t *testing.T) {
 			t.Errorf("slots %q", slots)
 		}
 		close(release)
-		k.Await("the retry is done", func() bool { return runs == 2 && k.Stats().Busy == 0 })
+		k.Await("the retry is done", func() bool { return runs.Load() == 2 && k.Stats().Busy == 0 })
 		k.Stop()
-		harness.Equal(t, "most at once", most, 1)
+		harness.Equal(t, "most at once", most.Load(), 1)
 		harness.Equal(t, "slots", len(slotsOf(mem.Client, "one")), 0)
 	})
 }

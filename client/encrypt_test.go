@@ -72,7 +72,7 @@ func TestEveryPushSeals(t *testing.T) {
 					t.Fatal(push(ctx, c))
 				}
 				raw := strings.Join(append(rdb.LRange(ctx, "queue:default", 0, -1).Val(), rdb.ZRange(ctx, "schedule", 0, -1).Val()...), "\n")
-				if strings.Contains(raw, "4711") || !strings.Contains(raw, `"args":[7,"troupe.enc.1:1:`) || strings.Contains(raw, "t_seal") || strings.Contains(raw, `"encrypt"`) {
+				if strings.Contains(raw, "clear-4711") || !strings.Contains(raw, `"args":[7,"troupe.enc.1:1:`) || strings.Contains(raw, "t_seal") || strings.Contains(raw, `"encrypt"`) {
 					t.Errorf("Redis has %s", raw)
 				}
 				p, err := troupe.ParsePayload([]byte(strings.Split(raw, "\n")[0]))

@@ -28,7 +28,7 @@ func TestWhatMayBeMeant(t *testing.T) {
 		"stats -z":                       `troupe stats has no flag -z, see troupe stats --help`,
 		"stats --frobnicate":             `troupe stats has no flag --frobnicate, see troupe stats --help`,
 		"stats --json=perhaps":           `--json is "perhaps", expected true or false`,
-		"jobs list":                      `got 0 arguments, expected: troupe jobs list SET|running|queue:NAME`,
+		"jobs list":                      `got 0 arguments, expected: troupe jobs list SET|held|running|queue:NAME`,
 		"jobs cancel":                    `got 0 arguments, expected: troupe jobs cancel [SET|running|queue:NAME] JID`,
 		"jobs cancel ded d1":             `(did you mean dead?)`,
 		"jobs list ded":                  `(did you mean dead?)`,

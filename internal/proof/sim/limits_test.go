@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"pgregory.net/rapid"
@@ -131,7 +132,9 @@ type ruled struct {
 // limits is the part of the book that is about them.
 type limitsBook struct {
 	rules []*rule
-	runs  map[*ruled]bool
+
+	mu   sync.Mutex // guards runs: handlers of a process that is gone return by themselves
+	runs map[*ruled]bool
 }
 
 // rulesOf are the rules of a job that runs out of its queue.
@@ -296,6 +299,8 @@ func (b *book) atWork(s *state) bool {
 
 // runsOn reports whether a run of a job goes on.
 func (b *book) runsOn(s *state) bool {
+	b.limits.mu.Lock()
+	defer b.limits.mu.Unlock()
 	for run := range b.limits.runs {
 		if run.s == s && !run.p.dead {
 			return true
@@ -398,7 +403,9 @@ func (b *book) begins(p *process, s *state) *ruled {
 		return nil
 	}
 	run := &ruled{p: p, s: s, rules: b.rulesOf(s)}
+	b.limits.mu.Lock()
 	b.limits.runs[run] = true
+	b.limits.mu.Unlock()
 	b.w.seen["run under limits"]++
 	for _, r := range run.rules {
 		b.readAgain(r)
@@ -440,6 +447,8 @@ func (b *book) slotsOf(run *ruled) {
 
 // runsUnderLimits judges all runs.
 func (b *book) runsUnderLimits() {
+	b.limits.mu.Lock()
+	defer b.limits.mu.Unlock()
 	for _, name := range b.names { // in an order that replays
 		for run := range b.limits.runs {
 			if run.s.name == name {
@@ -450,7 +459,11 @@ func (b *book) runsUnderLimits() {
 }
 
 // leavesLimits ends a run under limits.
-func (b *book) leavesLimits(run *ruled) { delete(b.limits.runs, run) }
+func (b *book) leavesLimits(run *ruled) {
+	b.limits.mu.Lock()
+	defer b.limits.mu.Unlock()
+	delete(b.limits.runs, run)
+}
 
 // limitsLeft judges what is there of limits when every job has ended.
 func (b *book) limitsLeft() {
