@@ -127,6 +127,7 @@ type ruled struct {
 	p     *process
 	s     *state
 	rules []*rule
+	twice bool // another run of the job was there: both have one slot, which ends with the first
 }
 
 // limits is the part of the book that is about them.
@@ -404,6 +405,11 @@ func (b *book) begins(p *process, s *state) *ruled {
 	}
 	run := &ruled{p: p, s: s, rules: b.rulesOf(s)}
 	b.limits.mu.Lock()
+	for other := range b.limits.runs {
+		if other.s == s {
+			other.twice, run.twice = true, true
+		}
+	}
 	b.limits.runs[run] = true
 	b.limits.mu.Unlock()
 	b.w.seen["run under limits"]++
@@ -428,7 +434,7 @@ func (b *book) readAgain(r *rule) {
 
 // slotsOf judges that a run has its slots. One of a process to which something has happened need not have them.
 func (b *book) slotsOf(run *ruled) {
-	if run.p.dead || run.p.stopping || len(run.p.fenced) > 0 || !b.w.fell.IsZero() || time.Since(run.p.faulted) < slotLife+2*limitsBeat {
+	if run.twice || run.p.dead || run.p.stopping || len(run.p.fenced) > 0 || !b.w.fell.IsZero() || time.Since(run.p.faulted) < slotLife+2*limitsBeat {
 		return
 	}
 	for _, r := range run.rules {
