@@ -46,6 +46,9 @@ func ExampleInspector_Limits() {
 	until(5, 0)
 
 	all, _, err := i.Limits(ctx)
+	if err != nil {
+		panic(err)
+	}
 	for _, l := range all {
 		fmt.Printf("%s: %v (%v by its configuration), %d run, %d held, %v\n", l.Name, l.Allows, l.Configured, l.Taken(), l.Held(), l.Allows.Defined() && !l.Oldest().IsZero())
 	}
