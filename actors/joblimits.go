@@ -25,8 +25,8 @@ import (
 
 const (
 	limitsPart    = pollerPart + "/limits"
-	letInBatch    = 256              // jobs of one call
-	limitsEvery   = 20 * time.Second // between two looks while nothing is held: the leader is told of what is
+	letInBatch    = 256             // jobs of one call
+	limitsEvery   = 5 * time.Second // between two looks while nothing is held: the leader is told of what is
 	limitsFaulted = time.Second
 )
 

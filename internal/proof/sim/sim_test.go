@@ -129,7 +129,7 @@ func TestSeeds(t *testing.T) {
 // pushes no job; on a cluster the first step of a retry comes when the job is done, and is due; Ruby runs jobs that a limit has let in; two runs of
 // a job share a slot.
 func TestSeedsThatWereMisjudged(t *testing.T) {
-	for _, s := range []int{6130, 7307, 9215, 7542, 12133, 248, 991} {
+	for _, s := range []int{6130, 7307, 9215, 7542, 12133, 248, 991, 2785} {
 		if o := simulate(t, plans.Example(s), nil); o.wrong != nil {
 			t.Errorf("seed %d: %v\n%s", s, o.wrong, o.trace)
 		}
