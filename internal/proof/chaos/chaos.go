@@ -64,6 +64,8 @@ type System struct {
 	Effects bool
 	Locks   func(ctx context.Context, rdb *redis.Client) ([]string, error)
 	Ask     func(ctx context.Context, rdb *redis.Client, lock string) error
+	// Slots are those that jobs under limits have, and the rules that hold jobs; nil: it has no limits.
+	Slots func(ctx context.Context, rdb *redis.Client) ([]string, error)
 }
 
 // Task is one job.
@@ -75,6 +77,7 @@ type Task struct {
 	Run          int64         `json:"run"`          // of its parent, that has pushed it with its ack
 	Key          int           `json:"key"`          // it is unique by this; 0: it is not
 	Links        int           `json:"links"`        // so many are behind it in a chain
+	Limit        int           `json:"limit"`        // it is under a limit by this; 0: it is not
 }
 
 // Numbers of jobs that are not pushed for themselves: two children of every third job, which it pushes with its ack, two
@@ -92,13 +95,13 @@ func (t Task) pushes() bool { return t.N%3 == 0 && t.N < firstChild }
 
 // duplicate is a job with the key of another one.
 func (t Task) duplicate() Task {
-	return Task{N: duplicateNum + t.N, Takes: 5 * time.Millisecond, Key: t.Key}
+	return Task{N: duplicateNum + t.N, Takes: 5 * time.Millisecond, Key: t.Key, Limit: t.Limit}
 }
 
 // task is the job of a number: most take up to 50 ms, some seconds.
 func (c *Config) task(n int) Task {
 	r := rand.New(rand.NewPCG(c.Seed, uint64(n)))
-	t := Task{N: n, Takes: time.Duration(r.Int64N(int64(50 * time.Millisecond)))}
+	t := Task{N: n, Takes: time.Duration(r.Int64N(int64(50 * time.Millisecond))), Limit: limitKey(n)}
 	if n%5 == 1 {
 		t.Key = n
 	}
@@ -124,6 +127,7 @@ type Worker struct {
 	System string
 	Redis  string // address
 	File   string // that it writes its runs into
+	Rate   int    // of rated jobs, in a second
 
 	file *os.File
 }

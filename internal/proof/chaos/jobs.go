@@ -101,7 +101,7 @@ func (s *storm) awaitLocks() (locks []string, asked int) {
 // else is left.
 func (s *storm) settle(since time.Time) (left map[int]string) {
 	s.t.Helper()
-	for {
+	for empty := 0; ; {
 		s.revive()
 		var err error
 		if left, err = s.system.Left(context.Background(), s.rdb); err != nil {
@@ -127,8 +127,12 @@ func (s *storm) settle(since time.Time) (left map[int]string) {
 			}
 		}
 		// A job that is neither in Redis nor run by anybody will not be done any more. Half a
-		// minute passes first, since a job can be done after Redis was found empty of it.
-		if rest == 0 && (missing == 0 || time.Since(since) > 30*time.Second) || time.Since(since) > s.cfg.Settle {
+		// minute passes first, since a job can be done after Redis was found empty of it. It is found so twice, since a job
+		// that is held moves on while the places are looked at.
+		if empty++; rest > 0 {
+			empty = 0
+		}
+		if empty > 0 && (missing == 0 || empty > 1 && time.Since(since) > 30*time.Second) || time.Since(since) > s.cfg.Settle {
 			return left
 		}
 		time.Sleep(500 * time.Millisecond) // other processes: nothing tells

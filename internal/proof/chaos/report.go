@@ -41,6 +41,7 @@ type Report struct {
 	Broken   []string
 	Recovery []time.Duration // from the death of its process to the job's next start
 	Settled  time.Duration   // from the last fault until all was done
+	Limits   LimitsReport
 }
 
 // run is one run of a job.
@@ -54,6 +55,7 @@ type run struct {
 // runs reads what the daemons have written down.
 func (s *storm) runs() (all []*run) {
 	s.t.Helper()
+	s.held = 0
 	for _, d := range s.all {
 		f, err := os.Open(d.file)
 		if os.IsNotExist(err) {
@@ -74,6 +76,10 @@ func (s *storm) runs() (all []*run) {
 					s.parents[n] = map[int64]bool{}
 				}
 				s.parents[n][at] = true
+				continue
+			}
+			if what == 'h' {
+				s.held++
 				continue
 			}
 			if what == 's' {
@@ -165,6 +171,8 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 	slices.Sort(rep.Lost)
 	slices.Sort(rep.Stuck)
 	s.holders(rep, byJob)
+	rep.Limits.Held = s.held
+	s.limits(rep, byJob, done)
 	rep.Recovery = s.recoveries(byJob)
 	return rep
 }

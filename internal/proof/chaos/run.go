@@ -52,6 +52,7 @@ type storm struct {
 	rdb    *redis.Client // of the server that is the master
 
 	parents map[int]map[int64]bool // of children: the runs that have pushed one
+	held    int                    // times that a job was held
 
 	ways   []*chaos.Proxy // of the slots, and the last of the pushers
 	rules  []*chaos.Fault
@@ -145,6 +146,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	left := s.settle(since)
 	took := time.Since(since)
 	locks, asked := s.awaitLocks()
+	slots, kept := s.awaitSlots()
 	for _, d := range s.slots {
 		d.p.Signal(syscall.SIGTERM)
 		d.stopped = true
@@ -156,6 +158,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	}
 	rep := s.report(left, took)
 	rep.Locks, rep.Asked = locks, asked
+	rep.Limits.Slots, rep.Limits.Left = slots, kept
 	return rep
 }
 
@@ -167,7 +170,7 @@ func (s *storm) start(slot int) {
 	s.t.Helper()
 	d := &daemon{id: len(s.all), slot: slot, started: time.Now()}
 	d.file = filepath.Join(s.dir, fmt.Sprint(d.id))
-	text, err := json.Marshal(Worker{System: s.system.Name, Redis: s.addrs[slot], File: d.file})
+	text, err := json.Marshal(Worker{System: s.system.Name, Redis: s.addrs[slot], File: d.file, Rate: s.cfg.rate()})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -25,6 +25,9 @@ func (r *Report) Bad() (text string) {
 	if len(r.Locks) > 0 {
 		text += fmt.Sprintf("%s holds %d locks without a job: %v\n", r.System, len(r.Locks), r.Locks[:min(5, len(r.Locks))])
 	}
+	if left := r.Limits.Left; len(left) > 0 {
+		text += fmt.Sprintf("%s has %d slots, or rules that hold jobs, when all jobs are done: %v\n", r.System, len(left), left[:min(5, len(left))])
+	}
 	for _, b := range r.Broken[:min(10, len(r.Broken))] {
 		text += r.System + ": " + b + "\n"
 	}
@@ -63,6 +66,14 @@ func Table(out io.Writer, reports ...*Report) {
 	row("duplicates refused", func(r *Report) any { return r.Refused })
 	row("locks held when all jobs were done", func(r *Report) any { return r.Asked })
 	row("  of these, after two minutes", func(r *Report) any { return len(r.Locks) })
+	row("jobs under limits, done", func(r *Report) any { return r.Limits.Jobs })
+	row("  times that one was held", func(r *Report) any { return r.Limits.Held })
+	row(fmt.Sprintf("  most of a key at once (%d may be)", limitMost), func(r *Report) any { return r.Limits.Most })
+	row("  begun beside a fenced or forgotten one", func(r *Report) any { return r.Limits.Over })
+	row("  most rated ones begun within 2 s", func(r *Report) any { return r.Limits.InTwo })
+	row("    these may be", func(r *Report) any { return r.Limits.Allowed })
+	row("  slots taken when all jobs were done", func(r *Report) any { return r.Limits.Slots })
+	row("    of these, after 90 s", func(r *Report) any { return len(r.Limits.Left) })
 	row("forgotten by Redis", func(r *Report) any { return r.Forgot })
 	row("LOST", func(r *Report) any { return len(r.Lost) })
 	row("jobs that ran again without a failure", func(r *Report) any { return r.Again })

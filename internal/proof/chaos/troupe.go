@@ -3,8 +3,10 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,31 +16,51 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
-const class = "Chaos"
+// The classes of jobs.
+const (
+	class        = "Chaos"
+	limitedClass = "ChaosLimited"
+	ratedClass   = "ChaosRated"
+)
 
 // args are those of a job.
 type args struct {
 	Task Task `arg:"0"`
 }
 
-func (args) Class() string { return class }
+// Class is that of the limits of the job.
+func (a args) Class() string {
+	switch {
+	case a.Task.Limit == 0:
+		return class
+	case rated(a.Task.N):
+		return ratedClass
+	}
+	return limitedClass
+}
 
 // Troupe is this module's daemon. Apart from the lease and shorter waits, so that
 // a run takes minutes, all is as by default.
 func Troupe() System {
-	return System{Name: "troupe", Work: workTroupe, Push: pushTroupe, Left: leftTroupe, Final: "dead", Fences: fencesTroupe, Effects: true, Locks: locksTroupe, Ask: askTroupe}
+	return System{Name: "troupe", Work: workTroupe, Push: pushTroupe, Left: leftTroupe, Final: "dead", Fences: fencesTroupe, Effects: true, Locks: locksTroupe, Ask: askTroupe, Slots: slotsTroupe}
 }
 
 func workTroupe(w *Worker) int {
 	zerolog.TimeFieldFormat = time.RFC3339Nano
 	var jobs troupe.Registry
-	troupe.HandleClass(&jobs, class, troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
+	byKey := troupe.Limit{Name: "key", AtOnce: limitMost, By: "0.limit"}
+	limits := map[string][]troupe.Limit{
+		class: nil, limitedClass: {byKey},
+		ratedClass: {{Name: "rate", Rate: w.Rate, Burst: rateBurst}, byKey},
+	}
+	handler := troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
 		var tasks []Task
 		if err := json.Unmarshal(p.Args(), &tasks); err != nil || len(tasks) != 1 {
 			return troupe.Kill(err)
@@ -53,14 +75,22 @@ func workTroupe(w *Worker) int {
 			}
 		}
 		return w.Perform(ctx, tasks[0], p.Failures() == 0)
-	}), troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay {
-		return troupe.Delay(rand.N(time.Second))
-	}})
+	})
+	for name, of := range limits {
+		troupe.HandleClass(&jobs, name, handler, troupe.Options{Limits: of, RetryIn: func(int, error, *troupe.Payload) troupe.Delay {
+			return troupe.Delay(rand.N(time.Second))
+		}})
+	}
 	return actors.Main(actors.Config{
 		Redis: redis.NewClient(&redis.Options{Addr: w.Redis}), Registry: &jobs,
 		Logger: zerolog.New(os.Stderr).Level(zerolog.WarnLevel).With().Timestamp().Logger(),
-		Lease:  Lease, Timeout: 2 * time.Second, PollInterval: time.Second,
+		Lease:  Lease, Timeout: 2 * time.Second, PollInterval: time.Second, HeartbeatInterval: 3 * time.Second,
 		Capsules: []actors.Capsule{{Concurrency: Concurrency}},
+		Subscribers: []func(event.Event){func(e event.Event) {
+			if _, ok := e.(event.JobHeld); ok {
+				w.note('h', 0)
+			}
+		}},
 	})
 }
 
@@ -68,7 +98,7 @@ func pushTroupe(rdb *redis.Client) func(context.Context, Task) error {
 	c := client.New(rdb)
 	return func(ctx context.Context, t Task) error {
 		if t.Links == 0 {
-			_, err := c.PushClass(ctx, class, []any{t}, unique(t)...)
+			_, err := c.PushClass(ctx, args{t}.Class(), []any{t}, unique(t)...)
 			return err
 		}
 		chain := []client.Item{client.Job(args{t}, unique(t)...)}
@@ -115,6 +145,9 @@ func leftTroupe(ctx context.Context, rdb *redis.Client) (map[int]string, error) 
 			}
 		}
 	}
+	if err := eachHeld(ctx, rdb, add); err != nil {
+		return nil, err
+	}
 	queues, err := rdb.SMembers(ctx, "queues").Result()
 	if err != nil {
 		return nil, err
@@ -140,7 +173,48 @@ func leftTroupe(ctx context.Context, rdb *redis.Client) (map[int]string, error) 
 	for _, jobs := range lists {
 		add("in progress", jobs)
 	}
-	return left, nil
+	return left, eachHeld(ctx, rdb, func(place string, jobs []string) { // some were held meanwhile
+		before := maps.Clone(left)
+		if add(place, jobs); len(before) > 0 {
+			maps.Copy(left, before)
+		}
+	})
+}
+
+// eachHeld calls a function with the jobs that each rule holds.
+func eachHeld(ctx context.Context, rdb *redis.Client, each func(place string, jobs []string)) error {
+	rules, err := rdb.Keys(ctx, keys.Held(keys.LimitBase("", false), "*")).Result()
+	for _, rule := range rules {
+		members, err := rdb.ZRange(ctx, rule, 0, -1).Result()
+		if err != nil {
+			return err
+		}
+		for i := range members {
+			_, members[i], _ = strings.Cut(members[i], "\n")
+		}
+		each("held", members)
+	}
+	return err
+}
+
+// slotsTroupe are the slots that have not ended, and what holds jobs.
+func slotsTroupe(ctx context.Context, rdb *redis.Client) (all []string, err error) {
+	base := keys.LimitBase("", false)
+	rules, err := rdb.Keys(ctx, keys.Slots(base, "*")).Result()
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range rules {
+		live, err := rdb.ZRangeByScore(ctx, rule, &redis.ZRangeBy{Min: strconv.FormatInt(time.Now().Unix(), 10), Max: "+inf"}).Result()
+		if err != nil {
+			return nil, err
+		}
+		for _, jid := range live {
+			all = append(all, rule+" "+jid)
+		}
+	}
+	held, err := rdb.Keys(ctx, keys.HeldRules(base)+"*").Result()
+	return append(all, held...), err
 }
 
 func fencesTroupe(p *chaos.Process) (at []time.Time) {
