@@ -59,7 +59,7 @@ end
 
 for i = 1, asked do
   local r = inOrder[i]
-  local key, err = r.slots, #r.slotsOf > 0 and give(r, r.slotsOf, life)
+  local key, err = r.slots, #r.slotsOf > 0 and give(r, r.slotsOf)
   if r.every and r.coming > 0 then key, err = r.rate, spend(r, r.coming) end
   r.coming = 0
   for _, name in ipairs(r.busy and not err and {r.held, r.base .. 'held'} or {}) do

@@ -249,6 +249,9 @@ func letIn(ctx context.Context, rdb redis.UniversalClient, base string, most int
 	return int(reply[0]), time.Duration(reply[1]) * time.Millisecond, nil
 }
 
+// slotsFor is how long a key of slots lives without a beat of a job that has one; the slots end before.
+const slotsFor = 7 * 24 * time.Hour
+
 // RenewSlots has the slots of jobs that run live for life from now on, and returns the rules of each whose slots are gone: they
 // are not taken again here, since the job may have ended meanwhile.
 func RenewSlots(ctx context.Context, rdb redis.UniversalClient, jobs []*Rules, life time.Duration) (gone map[*Rules]*Rules, err error) {
@@ -266,11 +269,16 @@ func RenewSlots(ctx context.Context, rdb redis.UniversalClient, jobs []*Rules, l
 		done *redis.IntCmd
 	}
 	var all []slot
+	kept := map[string]bool{}
 	for _, r := range jobs {
 		for i, key := range r.Slots {
 			if key != "" {
 				score := float64(now.Add(life).UnixMicro()) / 1e6
 				all = append(all, slot{r, i, pipe.ZAddArgs(ctx, key, redis.ZAddArgs{XX: true, Ch: true, Members: []redis.Z{{Score: score, Member: cmp.Or(r.As, r.JID)}}})})
+				if !kept[key] {
+					kept[key] = true
+					pipe.PExpire(ctx, key, slotsFor)
+				}
 			}
 		}
 	}

@@ -72,13 +72,14 @@ local function spend(r, n)
   return text(pcall('SET', r.rate, stamp(r.back), 'PX', string.format('%.0f', (r.back - now()) * 1000 + 1000)))
 end
 
--- give gives slots, as arguments of ZADD, of which the longest lives for so many seconds.
-local function give(r, slots, seconds)
+-- give gives slots, as arguments of ZADD. Each has an end of its own. Their key lives for a week, which beats renew: a key of the
+-- gem's must not end before the gem's own slots.
+local function give(r, slots)
   local err
   for i = 1, #slots, 500 do
     err = err or text(pcall('ZADD', r.slots, unpack(slots, i, math.min(i + 499, #slots))))
   end
-  pcall('PEXPIRE', r.slots, string.format('%.0f', math.max(600, 2 * seconds) * 1000))
+  pcall('PEXPIRE', r.slots, '604800000')
   r.count = r.count + 1 -- or more: it is not 0
   return err
 end
@@ -141,7 +142,7 @@ local function letIn(r, most, force)
             o.n = o.n - 1
             if o.every then spend(o, 1) end
           end
-          give(o, {stamp(now() + 60), what[3]}, 60)
+          give(o, {stamp(now() + 60), what[3]})
         end
         ready[#ready + 1] = {some[i], what, bytes, all}
       end
