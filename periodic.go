@@ -39,6 +39,11 @@ type Periodic struct {
 	// holds a lock as unique jobs do. Not on a Redis Cluster.
 	Overlap Overlap
 
+	// SidekiqScheduler shares the ticks with Ruby's sidekiq-scheduler, which has an entry of this Name as well: each
+	// is pushed by one of the two, and what is disabled on one's page is disabled in the other. An entry that is read
+	// from a file of that gem has it set.
+	SidekiqScheduler bool
+
 	// Disabled is for a new entry: it pushes nothing until it is enabled. An entry that is in Redis keeps its state.
 	Disabled bool
 

@@ -27,7 +27,7 @@ import (
 
 // without are the rights that a daemon can do without, by the rule that grants one.
 var without = []string{"+blmove", "+scard", "+bitfield", "+client|id", "+client|unblock", "+scan", "+subscribe", "+publish",
-	"~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "~cron_job*", "&troupe:*",
+	"~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "~cron_job*", "~sidekiq-scheduler:*", "&troupe:*",
 }
 
 // limited is a user of a real Redis, or of each node of a cluster, and a client

@@ -90,7 +90,12 @@ func (p *parse) gemPeriodic(e entry, field string) bool {
 	if len(n.entries) == 0 && len(n.items) == 0 && (n.kind != scalar || n.text == "") {
 		return false
 	}
-	p.part(e.key, func(part *periodicPart) { part.entries, part.off = p.entries(n, field, e.key != "cron"), off })
+	p.part(e.key, func(part *periodicPart) {
+		part.entries, part.off = p.entries(n, field, e.key != "cron"), off
+		for i := range part.entries {
+			part.entries[i].SidekiqScheduler = e.key != "cron"
+		}
+	})
 	return true
 }
 

@@ -25,6 +25,13 @@ func PeriodicMarks(job string) string { return job + ":enqueued" }
 // PeriodicHistory is the list of the last jobs that a periodic job has pushed, as JSON, the newest first.
 func PeriodicHistory(job string) string { return job + ":jid_history" }
 
+// SchedulerStates is sidekiq-scheduler's hash of what its page has said of its jobs: name -> {"enabled":false}.
+const SchedulerStates = "sidekiq-scheduler:states"
+
+// SchedulerPushed is sidekiq-scheduler's zset of the ticks of a job: whoever adds one pushes. Member and score are its
+// seconds.
+func SchedulerPushed(name string) string { return "sidekiq-scheduler:pushed:" + name }
+
 // Periodic is the hash of who has written periodic jobs: tag -> digest and namespaces, as JSON.
 // It goes when Redis forgets, and the jobs are written again.
 const Periodic = "troupe:periodic"

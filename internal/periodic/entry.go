@@ -39,6 +39,7 @@ type Entry struct {
 	MissedMax        int
 	Once             bool
 	Overlap          troupe.Overlap
+	Shared           bool      // with sidekiq-scheduler, by its marks
 	Tag              string    // of the configuration that has it; "" if Ruby or people do
 	Own              bool      // it was written by troupe
 	Mark             time.Time // the last tick that is done with; zero if there is none
@@ -49,6 +50,7 @@ type Entry struct {
 	Fault            error     // why nobody can
 	key              string
 	fields           map[string]string
+	state            string // in keys.SchedulerStates
 	line             *sched.Schedule
 	activeJob, dated bool
 }
@@ -68,6 +70,7 @@ type own struct {
 	Missed troupe.Missed `json:"missed,omitempty"`
 	Max    int           `json:"max,omitempty"`
 	Once   bool          `json:"once,omitempty"`
+	Shared bool          `json:"scheduler,omitempty"`
 
 	Overlap troupe.Overlap `json:"overlap,omitempty"`
 }
@@ -84,7 +87,7 @@ func parse(key, namespace string, fields map[string]string, mark string, zone *t
 		e.Own = true
 		_ = json.Unmarshal([]byte(text), &o) // what is not understood has its default
 	}
-	e.Tag, e.Missed, e.MissedMax, e.Once, e.Overlap = o.Tag, cmp.Or(o.Missed, troupe.MissedSkip), cmp.Or(o.Max, 100), o.Once, o.Overlap
+	e.Tag, e.Missed, e.MissedMax, e.Once, e.Overlap, e.Shared = o.Tag, cmp.Or(o.Missed, troupe.MissedSkip), cmp.Or(o.Max, 100), o.Once, o.Overlap, o.Shared
 	e.Mark, _ = time.Parse(markForm, mark)
 	e.Pushed, _ = time.Parse(pushForm, fields["last_enqueue_time"])
 	if last := new(Tick); json.Unmarshal([]byte(fields["troupe_last"]), last) == nil {
@@ -224,7 +227,7 @@ func (e *Entry) Key() string { return e.key }
 func (e *Entry) Spec() troupe.Periodic {
 	return troupe.Periodic{
 		Name: e.Name, Namespace: e.Namespace, Cron: e.Cron, Class: e.Class, Queue: e.Queue, Description: e.Description,
-		Missed: e.Missed, MissedMax: e.MissedMax, Once: e.Once, Overlap: e.Overlap, Disabled: e.Disabled, DateArg: e.dated, ActiveJob: e.activeJob,
+		Missed: e.Missed, MissedMax: e.MissedMax, Once: e.Once, Overlap: e.Overlap, SidekiqScheduler: e.Shared, Disabled: e.Disabled, DateArg: e.dated, ActiveJob: e.activeJob,
 	}
 }
 

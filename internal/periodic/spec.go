@@ -94,7 +94,7 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 	if sealing := seals(message); sealing && (p.DateArg || p.ActiveJob) {
 		return nil, wrong("Args", "a type with Encrypt", "one without beside DateArg or ActiveJob")
 	}
-	about, err := job.EncodeJSON(own{Tag: tag, Missed: p.Missed, Max: p.MissedMax, Once: p.Once, Overlap: p.Overlap})
+	about, err := job.EncodeJSON(own{Tag: tag, Missed: p.Missed, Max: p.MissedMax, Once: p.Once, Overlap: p.Overlap, Shared: p.SidekiqScheduler})
 	if err != nil {
 		return nil, fmt.Errorf("tag: %w", err)
 	}

@@ -202,10 +202,17 @@ func (t *Ticker) prepare(ctx context.Context, key string, e *Entry, f *firing) (
 		e.fields["status"], e.fields["cron"], e.fields["message"], f.tick.UTC().Format(markForm), f.tick.Unix(),
 		f.job, f.queue, now.UTC().Format(pushForm), pushLine(f.jid, now), last,
 	}
-	if f.lock != nil {
+	shared := e.Shared && f.what != "disabled" && !redisconn.OnCluster(t.Store.Redis) // then Ruby's client is of no use
+	switch {
+	case f.lock != nil:
 		held, _ := job.EncodeJSON(Tick{At: f.tick, What: overlapped, Late: s.late, Missed: f.missed}) // likewise
 		s.keys = append(s.keys, f.lock.Key, keys.Conflicts)
 		s.args = append(s.args, f.lock.JID, f.lock.For.Milliseconds(), held, keys.MaxConflicts)
+	case shared:
+		s.keys, s.args = append(s.keys, key, key), append(s.args, "", 0, "", 0)
+	}
+	if shared {
+		s.keys, s.args = append(s.keys, keys.SchedulerPushed(e.Name), keys.SchedulerStates), append(s.args, e.Name, e.state)
 	}
 	return s, true
 }

@@ -48,6 +48,7 @@ const (
 	unnamed   = "jobs in progress that no index names any more are not looked for"
 	unseen    = "the flight recorder stays empty"
 	untimed   = "while this process leads the scheduler no periodic job is pushed, unless Ruby's poller does it"
+	unshared  = "periodic jobs that are shared with sidekiq-scheduler are not pushed"
 	unaudited = "who has signed in is not in the audit"
 )
 
@@ -187,6 +188,7 @@ var keyNames = []names{
 	{rule: "troupe:*", list: fixed(keys.Conflicts, keys.Lock("0", "x", false))},
 	{rule: "troupe:*", why: untimed, list: fixed(keys.Periodic)},
 	{rule: "cron_job*", why: untimed, list: fixed(keys.PeriodicSet(""), keys.PeriodicSet("default"), keys.PeriodicJob("default", "x", false), keys.PeriodicMarks(keys.PeriodicJob("", "x", false)), keys.PeriodicHistory(keys.PeriodicJob("", "x", false)))},
+	{rule: "sidekiq-scheduler:*", only: single, why: unshared, list: fixed(keys.SchedulerStates, keys.SchedulerPushed("x"))},
 	{rule: "{queue:*", only: cluster, list: each(keys.ClusterSuspects, keys.ClusterUnreadable)},
 
 	{rule: "j|*", own: true, only: metrics, why: unmeasure, list: fixed(keys.Counters7(early), keys.Counters8(early), keys.TenMinutes8(early))},

@@ -131,6 +131,7 @@ var toolKeys = []struct{ rule, key, why string }{
 	{"h|*", keys.Histogram8("Job", early), ""},
 	{"*-[0-9][0-9]-[0-9][0-9]:*", keys.Histogram7("Job", early), ""},
 	{"cron_job*", keys.PeriodicSet(""), undated},
+	{"sidekiq-scheduler:*", keys.SchedulerStates, "periodic jobs that are shared with sidekiq-scheduler are shown as stuck"},
 	{"*-marks", keys.Marks(early), unmarked},
 }
 

@@ -75,6 +75,12 @@ var scriptTries = map[string]difftest.Try{
 		if len(keys) == 5 && rapid.Bool().Draw(t, "locks") {
 			keys, lock = append(keys, lock1, hash), []any{"me", 60000, `{"what":"overlapped"}`, 3}
 		}
+		if len(keys) >= 5 && rapid.Bool().Draw(t, "shared") {
+			if lock == nil {
+				keys, lock = append(keys, entry, entry), []any{"", 0, "", 0}
+			}
+			keys, lock = append(keys, clockSet, hash), append(lock, "n", rapid.SampledFrom([]string{"", "", "other"}).Draw(t, "state"))
+		}
 		return keys, append([]any{
 			rapid.SampledFrom([]string{"enabled", "enabled", ""}).Draw(t, "status"), "", "", mark, seconds,
 			rapid.SampledFrom([]string{"", "job"}).Draw(t, "job"), "a", "2017-07-14 02:40:00 +0000", `{"jid":"x"}`, `{"what":"pushed"}`,
