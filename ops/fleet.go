@@ -22,18 +22,26 @@ var (
 	setOverdue     = gauge("set_overdue_seconds", "Time since the first job of the set was due; 0 if none is.", "set")
 	fleetProcesses = gauge("fleet_processes", "Processes on the list, by what runs them and by phase.", "runtime", "phase")
 	orphanedJobs   = gauge("orphaned_jobs", "Jobs in progress of processes that have died, which wait for a rescuer.")
+
+	limitHeld   = gauge("limit_held", "Jobs that the limit holds, of all its keys.", "limit")
+	limitSlots  = gauge("limit_slots", "Slots of the limit that are taken, of all its keys.", "limit")
+	limitOldest = gauge("limit_oldest_held_seconds", "Time since the push of the oldest job that the limit holds; 0 if it holds none.", "limit")
+	limitOpen   = gauge("limit_open", "Whether the limit lets jobs in: 0 if it allows 0, or is not defined.", "limit")
 )
 
-var fleetMetrics = []*metric{queueJobs, queueLatency, queuePaused, queueListeners, setJobs, setOverdue, fleetProcesses, orphanedJobs}
+var fleetMetrics = []*metric{
+	queueJobs, queueLatency, queuePaused, queueListeners, setJobs, setOverdue, fleetProcesses, orphanedJobs,
+	limitHeld, limitSlots, limitOldest, limitOpen,
+}
 
 const (
-	maxNamed  = 99               // queues
+	maxNamed  = 99               // queues, limits
 	fleetTime = 10 * time.Second // for all questions to Redis
 )
 
 // Fleet returns the metrics of a fleet, Ruby's processes among it, as Redis shows them: queues,
-// sets and processes. It asks Redis at each Collect, for 10 s at most, keeps nothing and writes nothing. Of
-// queues it names 99, the fullest, and adds the others up as _other. One process of a fleet is
+// sets, processes and limits. It asks Redis at each Collect, for 10 s at most, keeps nothing and writes nothing. Of
+// queues and limits it names 99 each, the fullest, and adds the others up as _other. One process of a fleet is
 // to expose them, or sums over the fleet are too large.
 func Fleet(rdb redis.UniversalClient) prometheus.Collector {
 	f := fleet.New(rdb, nil) // metrics have no texts of jobs
@@ -51,7 +59,7 @@ func (f fleetCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.within)
 	defer cancel()
 	p := points{}
-	for _, read := range []func(context.Context, *points) error{f.processes, f.sets, f.orphans} {
+	for _, read := range []func(context.Context, *points) error{f.processes, f.sets, f.orphans, f.limits} {
 		if err := read(ctx, &p); err != nil {
 			ch <- prometheus.NewInvalidMetric(orphanedJobs.desc, err)
 			return

@@ -69,7 +69,11 @@ func world(t *testing.T) *testkit.Kit {
 		"Panics":      func(context.Context, *troupe.Payload) error { panic("on purpose") },
 		"Odd\"\n\xff": func(context.Context, *troupe.Payload) error { return nil },
 	} {
-		troupe.HandleClass(&r, class, perform)
+		var o troupe.Options
+		if class == "Done" {
+			o.Limits = []troupe.Limit{{Name: "wide", AtOnce: 100}}
+		}
+		troupe.HandleClass(&r, class, perform, o)
 	}
 	k := testkit.Start(t, actors.Config{Redis: testkit.Redis(t), Registry: &r, Concurrency: 3, Logger: zerolog.Nop(), Tag: "secret tag",
 		Periodic: []troupe.Periodic{{Name: "yearly", Cron: "@yearly", Class: "Done"}},

@@ -23,7 +23,7 @@ func metricsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metrics",
 		Short: "Show the metrics of the fleet, or serve them to Prometheus",
-		Long: `Metrics prints what Redis tells of queues, sets, processes and orphaned jobs in the format of Prometheus;
+		Long: `Metrics prints what Redis tells of queues, sets, processes, limits and orphaned jobs in the format of Prometheus;
 with --listen it serves them under /metrics instead. Each scrape asks Redis, for 10 s at most.
 Let one process of a fleet do this. The metrics of a daemon are those of "troupe run --ops".
 
