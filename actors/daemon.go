@@ -114,7 +114,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(), limits: cfg.limits(),
-		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry, cfg.periodicNames()),
+		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry, cfg.periodicNames(), cfg.limitNames()),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}
 	hostname := beat.Hostname(os.Getenv)

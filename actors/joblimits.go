@@ -72,6 +72,15 @@ func (c *Config) limits() (all []troupe.Limit) {
 	return all
 }
 
+// limitNames are the names of the limits, in their order.
+func (c *Config) limitNames() (names []string) {
+	for _, l := range c.limits() {
+		names = append(names, l.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // canLimit tells why a capsule cannot keep limits; nil if it can.
 func canLimit(c *capsule, all []troupe.Limit) error {
 	if len(all) == 0 {
@@ -126,7 +135,8 @@ func (d *Daemon) keepLimits(ctx context.Context) {
 	d.env.Outage.OK(part)
 }
 
-func (d *Daemon) tryLimits(ctx context.Context) error {
+// limitedRuns are the runs that have slots, by the limits that they are under.
+func (d *Daemon) limitedRuns() map[*job.Rules]*run.Run {
 	runs := map[*job.Rules]*run.Run{}
 	for _, c := range d.capsules {
 		_, given := c.runs.Unresponsive()
@@ -138,6 +148,11 @@ func (d *Daemon) tryLimits(ctx context.Context) error {
 			}
 		}
 	}
+	return runs
+}
+
+func (d *Daemon) tryLimits(ctx context.Context) error {
+	runs := d.limitedRuns()
 	inOrder := slices.SortedFunc(maps.Keys(runs), func(a, b *job.Rules) int { return cmp.Compare(a.JID+a.As, b.JID+b.As) })
 	for _, s := range d.systems {
 		if s.of != nil {

@@ -144,6 +144,7 @@ func TestAStopKeepsTheSlotOfAJobForItself(t *testing.T) {
 		second, err := client.New(mem.Client).PushClass(ctx, "C", nil)
 		harness.OK(t, err)
 		k.Await("the second is held", func() bool { return mem.Client.ZCard(ctx, "troupe:held:one").Val() == 1 })
+		harness.Equal(t, "metrics", fmt.Sprint(k.Metrics().Limits), "[{one 1 1} { 0 0}]")
 		k.Stop()
 		harness.Equal(t, "slots", fmt.Sprint(slotsOf(mem.Client, "one")), fmt.Sprint([]string{first}))
 		stopped.Store(true)

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/test/harness"
@@ -26,7 +27,7 @@ import (
 )
 
 // without are the rights that a daemon can do without, by the rule that grants one.
-var without = []string{"+blmove", "+scard", "+bitfield", "+client|id", "+client|unblock", "+scan", "+subscribe", "+publish",
+var without = []string{"+blmove", "+scard", "+bitfield", "+client|id", "+client|unblock", "+scan", "+subscribe", "+publish", "+zrank", "+zrevrank",
 	"~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "~cron_job*", "~sidekiq-scheduler:*", "&troupe:*",
 }
 
@@ -235,11 +236,34 @@ func TestTheRuleOfARefusedStartGrantsAllRights(t *testing.T) {
 			l.grant(slices.Concat(base, lacks.Rule)...)
 			l.forget()
 			exercise(l, mode.capsule)
+			missing(l)
 			if refused := l.refused(); len(refused) > 0 {
 				t.Errorf("with the rule %s redis refuses\n%s", strings.Join(lacks.Rule, " "), strings.Join(refused, "\n"))
 			}
 		})
 	}
+}
+
+// missing looks for a job that is nowhere as the leader does, among more jobs than a page of each set has.
+func missing(l *limited) {
+	l.t.Helper()
+	sets := []string{"retry", "schedule"}
+	if !redisconn.OnCluster(l.rdb) {
+		harness.OK(l.t, l.admin.ZAdd(ctx, "troupe:held", redis.Z{Score: 4e9, Member: "one"}).Err())
+		sets = append(sets, "troupe:held:one")
+	}
+	for _, set := range sets {
+		for i := range 120 {
+			text := fmt.Sprintf(`{"class":"C","args":[],"jid":"m%d"}`, i)
+			if set == "troupe:held:one" {
+				text = fmt.Sprintf("%d.1.1 [\"queue:a\",\"a\",\"m%d\",\"one\"]\n%s", i, i, text)
+			}
+			harness.OK(l.t, l.admin.ZAdd(ctx, set, redis.Z{Score: 4e9, Member: text}).Err())
+		}
+	}
+	gone, err := inspect.New(l.rdb).Missing(ctx, "nowhere")
+	harness.OK(l.t, err)
+	harness.EqualList(l.t, "missing", gone, []string{"nowhere"})
 }
 
 // documented wants the rule in the manual, in any order.

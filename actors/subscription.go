@@ -34,6 +34,7 @@ type events struct {
 	recorder show.Recorder
 	moves    *show.Moves
 	ticks    *show.Ticks
+	holds    *show.Holds
 
 	wanted atomic.Bool // somebody listens: looked at before an event is made
 	mu     sync.Mutex
@@ -42,9 +43,9 @@ type events struct {
 }
 
 // newEvents makes the stream of a daemon whose registry has these classes and whose
-// configuration these periodic jobs.
-func newEvents(log zerolog.Logger, registry *troupe.Registry, periodic []string) *events {
-	return &events{log: log, moves: show.NewMoves(registry), ticks: show.NewTicks(periodic), subs: map[*subscription]struct{}{}}
+// configuration these periodic jobs and limits.
+func newEvents(log zerolog.Logger, registry *troupe.Registry, periodic, limits []string) *events {
+	return &events{log: log, moves: show.NewMoves(registry), ticks: show.NewTicks(periodic), holds: show.NewHolds(limits), subs: map[*subscription]struct{}{}}
 }
 
 func (e *events) subscribe(f func(event.Event)) func() {

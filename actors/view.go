@@ -69,6 +69,8 @@ type (
 	//	// Periodic are the first 49 of Config.Periodic, in their order, and a last one for all others.
 	//	Periodic []PeriodicMetrics
 	//	TickLate Histogram // of the ticks for which a job was pushed: how long after they were due
+	//	// Limits are the first 49 limits of the configuration by name, and a last one for all others; nil without any.
+	//	Limits []LimitMetrics
 	//	// Budgets is the part of its restart budget that each supervisor has used, by its path: at
 	//	// 1 the next crash makes it give up. Strategies without a budget are missing.
 	//	Budgets map[string]float64
@@ -123,6 +125,13 @@ type (
 	//	Missed uint64
 	PeriodicMetrics = show.PeriodicMetrics
 
+	// LimitMetrics are the jobs of this process that are under one limit of its configuration.
+	//
+	//	Limit   string // "" for the others
+	//	Running int    // jobs
+	//	Held    uint64 // times that a job found no room
+	LimitMetrics = show.LimitMetrics
+
 	// Histogram has counts of time spans by length.
 	//
 	//	Limits []time.Duration // upper bounds of all buckets but the last; not to be modified
@@ -143,6 +152,13 @@ func (d *Daemon) Health() Health { return d.view().Health() }
 func (d *Daemon) Metrics() Metrics {
 	m := d.view().Metrics(d.cfg.Registry.Classes(), d.totals(), d.events.moves, d.events.ticks)
 	m.Since, m.RedisRTT, m.Rescued = d.made, time.Duration(d.beats.rtt.Load()), d.rescuedUnits.Load()
+	if len(d.limits) > 0 {
+		var running [][]string
+		for rules := range d.limitedRuns() {
+			running = append(running, rules.IDs)
+		}
+		m.Limits = d.events.holds.Of(running)
+	}
 	return m
 }
 

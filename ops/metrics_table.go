@@ -22,6 +22,9 @@ var (
 	ticksLost = counter("periodic_missed_ticks_total", "Ticks of periodic jobs that nobody has dealt with in time, and for which no job was pushed.", "entry")
 	ticksLate = histogram("periodic_late_seconds", "Time from a tick to the push of its job.")
 
+	limited   = gauge("limited_jobs", "Jobs that run under the limit.", "limit")
+	holds     = counter("limit_holds_total", "Times that a job found no room under the limit, and was held.", "limit")
+
 	processors   = gauge("processors", "Processors by what they do.", "capsule", "state")
 	waiting      = gauge("waiting_jobs", "Jobs in memory that do not run yet, or have ended and are not settled.", "capsule")
 	unresponsive = gauge("unresponsive_jobs", "Jobs that do not end although their context was cancelled.", "capsule")
@@ -44,7 +47,7 @@ var (
 
 // daemonMetrics are all of them.
 var daemonMetrics = []*metric{
-	jobRuns, jobTimes, jobWaits, jobMoves, fetched, fetchTime, settleTime, ticks, ticksLost, ticksLate, processors, waiting, unresponsive, oldestRun,
+	jobRuns, jobTimes, jobWaits, jobMoves, fetched, fetchTime, settleTime, ticks, ticksLost, ticksLate, limited, holds, processors, waiting, unresponsive, oldestRun,
 	restarts, crashes, budget, redisUp, redisRTT, outage, fencings, rescued, logLines, logStuck, phase, buildInfo,
 }
 
@@ -71,6 +74,10 @@ func pointsOf(m actors.Metrics) (p points) {
 		p.add(ticksLost, float64(e.Missed), orOther(e.Name))
 	}
 	p.observe(ticksLate, m.TickLate)
+	for _, l := range m.Limits {
+		p.add(limited, float64(l.Running), orOther(l.Limit))
+		p.add(holds, float64(l.Held), orOther(l.Limit))
+	}
 	for _, c := range m.Capsules {
 		p.observe(fetchTime, c.Fetch, c.Capsule)
 		p.observe(settleTime, c.Settle, c.Capsule)

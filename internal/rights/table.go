@@ -46,6 +46,7 @@ const (
 	unmeasure = "the Metrics page stays empty"
 	unheard   = "requests of operators (cancel a job, configure, show what is so now) are not heard"
 	unnamed   = "jobs in progress that no index names any more are not looked for"
+	unfound   = "locks of unique jobs that are gone are not looked for, and end by themselves"
 	unseen    = "the flight recorder stays empty"
 	untimed   = "while this process leads the scheduler no periodic job is pushed, unless Ruby's poller does it"
 	unshared  = "periodic jobs that are shared with sidekiq-scheduler are not pushed"
@@ -124,6 +125,8 @@ var commands = []command{
 	{name: "ZMSCORE", args: "K x"},
 	{name: "ZRANGE", args: "K 0 0"},
 	{name: "ZRANGEBYSCORE", args: "K 0 0"},
+	{name: "ZRANK", args: "K x", why: unfound},
+	{name: "ZREVRANK", args: "K x", why: unfound},
 	{name: "ZREMRANGEBYSCORE", args: "K x x"},
 	{name: "ZREMRANGEBYRANK", args: "K x x"},
 

@@ -92,6 +92,7 @@ func (r *Run) heldBy() {
 	r.w.Again.Store(true)
 	r.handed = true
 	r.env.Settler.Gone(r.w)
+	r.env.OnHeld(r.own.holder)
 	level, text := job.Held.Line()
 	if line := r.line(zerolog.Level(level), job.Held.Logged()); line.Enabled() {
 		line.Str("rule", words.Text(r.own.holder)).Msg(text)

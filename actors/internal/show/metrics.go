@@ -32,6 +32,8 @@ type Metrics struct {
 	// Periodic are the first 49 of Config.Periodic, in their order, and a last one for all others.
 	Periodic []PeriodicMetrics
 	TickLate Histogram // of the ticks for which a job was pushed: how long after they were due
+	// Limits are the first 49 limits of the configuration by name, and a last one for all others; nil without any.
+	Limits []LimitMetrics
 	// Budgets is the part of its restart budget that each supervisor has used, by its path: at
 	// 1 the next crash makes it give up. Strategies without a budget are missing.
 	Budgets map[string]float64

@@ -99,7 +99,7 @@ func limitShowCommand(files cli.Files) *cobra.Command {
 			for _, l := range all {
 				row := limitOf(l)
 				for _, r := range l.Rules {
-					one := limitRule{Rule: r.ID, Slots: r.Taken, Jobs: []string{}, Held: r.Held, Oldest: r.Oldest}
+					one := limitRule{Rule: s.Mask.Rule(r.Name, r.Key), Slots: r.Taken, Jobs: []string{}, Held: r.Held, Oldest: r.Oldest}
 					for _, slot := range r.Slots {
 						one.Jobs = append(one.Jobs, slot.JID)
 					}
