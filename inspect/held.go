@@ -191,6 +191,19 @@ func (e *SortedEntry) Release(ctx context.Context) (Outcome, error) {
 	return outcomeOf(n > 0), nil
 }
 
+// Ahead is how many entries of its set have a lower score, or the same and lower bytes: of a held job how many its limit lets in before
+// it. It is -1 if the entry is not there any more.
+func (e *SortedEntry) Ahead(ctx context.Context) (int64, error) {
+	if e.Set == nil {
+		return -1, errNotMade
+	}
+	n, err := e.Set.rank(ctx, e.text, e.Score, true)
+	if err != nil {
+		return -1, e.Set.wrap("find the rank of an entry", err)
+	}
+	return n, nil
+}
+
 // refuse is why held jobs are not moved like those of other sets.
 func (s *JobSet) refuse() error {
 	if s.rule == nil {

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -82,6 +83,15 @@ type LimitRule struct {
 type LimitSlot struct {
 	JID  string    // of its job; behind it stands ~ and a receipt if that run was given up and goes on
 	Ends time.Time // unless it is renewed
+}
+
+// HasSlot reports whether the job with that id has a slot now.
+func (r *LimitRule) HasSlot(ctx context.Context, jid string) (bool, error) {
+	err := orNone(r.i).db().ZRank(ctx, r.slots, jid).Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, fmt.Errorf("limit %s: look for a slot: %w", r.ID, err)
+	}
+	return err == nil, nil
 }
 
 // Bounds of what is read of limits.

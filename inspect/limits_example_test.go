@@ -60,6 +60,8 @@ func ExampleInspector_Limits() {
 		if err != nil {
 			panic(err)
 		}
+		before, err := found.Ahead(ctx)
+		fmt.Println("jobs before it:", before, err)
 		outcome, err := found.Release(ctx) // this one, although there is no room
 		fmt.Println("release:", outcome, err)
 		break
@@ -71,6 +73,8 @@ func ExampleInspector_Limits() {
 		}
 		size, err := rule.Jobs().Size(ctx)
 		fmt.Println(rule.ID, size, err)
+		has, err := rule.HasSlot(ctx, "nobody")
+		fmt.Println("nobody has a slot:", has, err)
 		n, err := rule.Release(ctx, 1) // the next one
 		fmt.Println("released", n, err)
 	}
@@ -85,8 +89,10 @@ func ExampleInspector_Limits() {
 	fmt.Println(one[0].Allows, n, err)
 	// Output:
 	// api: 0 at once (5 at once by its configuration), 0 run, 5 held, true
+	// jobs before it: 0 <nil>
 	// release: done <nil>
 	// api 4 <nil>
+	// nobody has a slot: false <nil>
 	// released 1 <nil>
 	// reset: <nil>
 	// 5 at once 0 <nil>

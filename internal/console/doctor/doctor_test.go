@@ -84,6 +84,16 @@ func TestExamine(t *testing.T) {
 		{"a lock whose job is gone", [][]any{{"SET", "troupe:lock:a", "gone", "PX", 600000}, {"HSET", "troupe:conflicts", "troupe:lock:a", "gone"}}, "warning locks"},
 		{"a lock whose job has ended, and that refuses nothing", [][]any{{"SET", "troupe:lock:a", "gone", "PX", 600000}}, "note locks"},
 		{"a lock whose job is to run", [][]any{{"SET", "troupe:lock:a", "j1", "PX", 600000}, {"HSET", "troupe:conflicts", "troupe:lock:a", "j1"}, {"ZADD", "schedule", now.Unix() + 100, `{"class":"A","args":[],"jid":"j1"}`}}, ""},
+		{"a limit that is as it should be", append(heldBy("one", "1", now), []any{"ZADD", "troupe:slots:one", now.Unix() + 40, "nobody"}), ""},
+		{"a limit of 0", heldBy("one", "0", now), "warning limits"},
+		{"a limit of 0 that holds nothing", [][]any{{"HSET", "troupe:limits", "one", "0"}}, ""},
+		{"a limit that nobody has", heldBy("one", "", now), "danger limits"},
+		{"a key that never frees", append(heldBy("one:7", "1", now.Add(-2*time.Hour)), []any{"ZADD", "troupe:slots:one:7", now.Unix() + 40, "runs"}), "note limits"},
+		{"a rate that is too low", heldBy("one", "1 4000", now.Add(-2*time.Hour)), "note limits"},
+		{"nobody lets jobs in", heldBy("one", "1", now.Add(-2*time.Hour)), "warning limits"},
+		{"a slot of a job that is nowhere", append(heldBy("one", "1", now), []any{"ZADD", "troupe:slots:one", now.Unix() + 500, "nobody"}), "warning limits"},
+		{"a long slot of a job that is to be retried", append(heldBy("one", "1", now), []any{"ZADD", "troupe:slots:one", now.Unix() + 500, "j1"}, []any{"ZADD", "retry", now.Unix() + 100, `{"class":"A","args":[],"jid":"j1"}`}), ""},
+		{"a run that was given up", append(heldBy("one", "1", now), []any{"ZADD", "troupe:slots:one", now.Unix() + 40, "j1~1.1"}), "warning limits"},
 		{"another layout", [][]any{{"HSET", "troupe:places", "h:1:aa#default.1", `{"v":9}`}, {"HSET", "troupe:procs", "x", "y"}}, "warning layouts, warning layouts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,6 +121,37 @@ func TestExamine(t *testing.T) {
 				t.Errorf("it has changed something: %v, was %v", after, before)
 			}
 		})
+	}
+}
+
+// heldBy are a rule that allows something, "" for one that is not defined, and a job that it holds since a time.
+func heldBy(rule, allows string, since time.Time) [][]any {
+	name, _, _ := strings.Cut(rule, ":")
+	do := [][]any{
+		{"ZADD", "troupe:held", since.Unix() + 7200, rule},
+		{"ZADD", "troupe:held:" + rule, since.Unix(), fmt.Sprintf("%d.1.1 [\"queue:a\",\"a\",\"h1\",%q]\n{\"class\":\"A\",\"args\":[],\"jid\":\"h1\"}", since.UnixMicro(), rule)},
+	}
+	if allows != "" {
+		do = append(do, []any{"HSET", "troupe:limits", name, allows})
+	}
+	return do
+}
+
+// A key is an argument of its jobs: what looks secret is masked.
+func TestKeysOfLimitsAreNotTold(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	for _, args := range append(heldBy("one:token=s3cr3t", "1", time.Now().Add(-2*time.Hour)), []any{"ZADD", "troupe:slots:one:token=s3cr3t", time.Now().Unix() + 40, "runs"}) {
+		harness.OK(t, rdb.Do(t.Context(), args...).Err())
+	}
+	_, r := found(t, rdb)
+	var limits []Finding
+	for _, f := range r.Findings {
+		if f.Code == "limits" {
+			limits = append(limits, f)
+		}
+	}
+	if len(limits) != 1 || !strings.Contains(limits[0].Text, "the limit one:[masked] holds 1 job") || !strings.Contains(limits[0].Text, "taken, by runs") || !strings.Contains(limits[0].Do, "limits show one tells") {
+		t.Errorf("%+v", limits)
 	}
 }
 

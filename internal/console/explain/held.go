@@ -3,11 +3,11 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -30,7 +30,7 @@ func (s *search) held() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	before, err := s.rdb.ZCount(s.ctx, e.Set.Name, "-inf", "("+scores.Format(e.Score)).Result()
+	before, err := e.Ahead(s.ctx)
 	if err != nil {
 		return false, err
 	}
@@ -97,10 +97,14 @@ func (s *search) limited() error {
 	}
 	for _, l := range all {
 		for _, r := range l.Rules {
-			for _, slot := range r.Slots {
-				if slot.JID == s.x.JID {
-					s.because("limited", "It has a slot of the limit %s, which allows %s.", s.rule(r.ID), l.Allows)
+			has := slices.ContainsFunc(r.Slots, func(slot inspect.LimitSlot) bool { return slot.JID == s.x.JID })
+			if !has && r.Taken > int64(len(r.Slots)) {
+				if has, err = r.HasSlot(s.ctx, s.x.JID); err != nil {
+					return err
 				}
+			}
+			if has {
+				s.because("limited", "It has a slot of the limit %s, which allows %s.", s.rule(r.ID), l.Allows)
 			}
 		}
 	}

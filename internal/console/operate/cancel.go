@@ -50,6 +50,7 @@ be there.`,
 			case errors.Is(err, inspect.ErrNoReply):
 				return &cli.ExitError{Code: cli.Partly, Err: err}
 			}
+			got.Rule = ruleText(s.Mask, got.Rule)
 			shown := cancelled{JID: jid, Place: got.Place, Queue: got.Queue, Process: got.Process, Deleted: got.Deleted}
 			return said(s, err, shown, "cancelled %s: %s", jid, got)
 		},

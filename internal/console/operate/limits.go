@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/console/mask"
 	rules "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -135,6 +136,12 @@ func limitsNamed(ctx context.Context, s *cli.Session, name string) ([]*inspect.L
 	return all, err
 }
 
+// ruleText is NAME:KEY for people whose masker m is.
+func ruleText(m *mask.Masker, id string) string {
+	name, key, _ := strings.Cut(id, ":")
+	return m.Rule(rules.NameOfRule(name), key)
+}
+
 // limitChange are the flags of what changes limits.
 type limitChange struct {
 	reason string
@@ -229,8 +236,12 @@ go back to it. The reason is kept in the audit. On a terminal it asks, or wants 
 			if most > 0 {
 				held = min(held, int64(most))
 			}
-			s.About([]string{"limits", args[0], "release"})
-			if err := s.Confirm(ctx, cli.Ask{Yes: c.yes, N: held, Always: true}, "let %s in that the limit %s holds", words.Plural(held, "job"), args[0]); err != nil {
+			shown := args[0]
+			if strings.HasPrefix(shown, all[0].Name+":") { // others read the audit
+				shown = mask.New(mask.Mask, nil, nil).Rule(all[0].Name, strings.TrimPrefix(shown, all[0].Name+":"))
+			}
+			s.About([]string{"limits", shown, "release"})
+			if err := s.Confirm(ctx, cli.Ask{Yes: c.yes, N: held, Always: true}, "let %s in that the limit %s holds", words.Plural(held, "job"), shown); err != nil {
 				return err
 			}
 			done := 0
