@@ -22,8 +22,8 @@ var (
 	ticksLost = counter("periodic_missed_ticks_total", "Ticks of periodic jobs that nobody has dealt with in time, and for which no job was pushed.", "entry")
 	ticksLate = histogram("periodic_late_seconds", "Time from a tick to the push of its job.")
 
-	limited   = gauge("limited_jobs", "Jobs that run under the limit.", "limit")
-	holds     = counter("limit_holds_total", "Times that a job found no room under the limit, and was held.", "limit")
+	limited = gauge("limited_jobs", "Jobs that run under the limit.", "limit")
+	holds   = counter("limit_holds_total", "Times that a job found no room under the limit, and was held.", "limit")
 
 	processors   = gauge("processors", "Processors by what they do.", "capsule", "state")
 	waiting      = gauge("waiting_jobs", "Jobs in memory that do not run yet, or have ended and are not settled.", "capsule")
