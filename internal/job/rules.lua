@@ -32,10 +32,11 @@ local function rule(base, id)
     def = type(def) == 'string' and def or ''
     defs[base .. name] = def
     local limit, every = string.match(def, '^([%d.]+) ?([%d.]*)')
-    r = {base = base, id = id, coming = 0, limit = tonumber(limit) or 0, every = tonumber(every)}
+    r = {base = base, id = id, coming = 0, look = 5, limit = tonumber(limit) or 0, every = tonumber(every)}
     r.slots, r.held, r.rate = base .. 'slots:' .. id, base .. 'held:' .. id, base .. 'rate:' .. id
     if string.find(def, ' throttled', 1, true) then -- as the gem sidekiq-throttled names them
       r.slots = 'throttled:' .. string.gsub(name, '%%3A', ':') .. ':concurrency.v2' .. (key ~= '' and ':' .. key or '')
+      r.look = 0.1 -- Ruby's jobs leave unseen
     end
     rules[id], inOrder[#inOrder + 1] = r, r
   end
@@ -95,7 +96,7 @@ local function due(r)
     if r.holds then pcall('ZREM', r.base .. 'held', r.id) end
     return
   end
-  local at = now() + 5
+  local at = now() + r.look
   local first = room(r) > 0 and {'', now() + 1} or pcall('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
   if r.every and numeric(pcall('ZCARD', r.slots)) < r.limit then first = {'', r.back - (r.limit - 1) * r.every} end
   if not text(first) and first[2] then at = math.min(at, math.max(tonumber(first[2]), now() + 0.002)) end
