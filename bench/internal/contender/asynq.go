@@ -3,11 +3,13 @@ package contender
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 )
 
 // asynqPeer is asynq as its documentation sets it up, logs at error. It keeps a
@@ -33,6 +35,11 @@ func serveAsynq(ctx context.Context, s *Session) error {
 	if s.FastPoll {
 		cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval = time.Millisecond, time.Millisecond
 	}
+	if s.AtOnce > 0 {
+		cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval = noRoomPoll, noRoomPoll
+		cfg.IsFailure = func(err error) bool { return !errors.Is(err, errNoRoom) }
+		cfg.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return noRoomIn }
+	}
 	mux := asynq.NewServeMux()
 	pusher := asynq.NewClient(asynq.RedisClientOpt{Addr: s.Redis, PoolSize: pushers})
 	mux.HandleFunc(class, func(ctx context.Context, task *asynq.Task) error {
@@ -54,6 +61,10 @@ func serveAsynq(ctx context.Context, s *Session) error {
 	mux.Use(func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error { return next.ProcessTask(ctx, t) })
 	})
+	if s.AtOnce > 0 {
+		rdb := redis.NewClient(&redis.Options{Addr: s.Redis, PoolSize: s.Concurrency})
+		mux.Use(func(next asynq.Handler) asynq.Handler { return s.limited(rdb, next) })
+	}
 	server := asynq.NewServer(asynq.RedisClientOpt{Addr: s.Redis}, cfg)
 	if err := server.Start(mux); err != nil {
 		return err

@@ -59,6 +59,7 @@ type Load struct {
 	Queues  []string // they are spread over
 	Pad     int      // bytes added to the arguments of each
 	Fan     int      // jobs that each of them pushes as it runs
+	Sleep   int64    // µs that each of them takes
 	Due     bool     // scheduled, and due
 	Waiting bool     // scheduled, and not due for a year
 }
@@ -98,6 +99,7 @@ type Work struct {
 	Raw      bool   // a handler that decodes nothing
 	Fail     bool   // every job fails
 	FastPoll bool   // the shortest interval of what is polled for
+	AtOnce   int    // so many jobs run at once in all processes; 0: no limit
 	Daemons  int    // troupe daemons in the one process; 0 means 1
 
 	Push *Push // push jobs instead of running them

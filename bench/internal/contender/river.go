@@ -1,6 +1,7 @@
 package contender
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -46,7 +47,7 @@ func serveRiver(ctx context.Context, s *Session) error {
 	}))
 	queues := map[string]river.QueueConfig{}
 	for _, q := range s.Work.Queues {
-		queues[q.Name] = river.QueueConfig{MaxWorkers: s.Concurrency}
+		queues[q.Name] = river.QueueConfig{MaxWorkers: cmp.Or(s.AtOnce, s.Concurrency)}
 	}
 	c, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Queues: queues, Workers: workers,

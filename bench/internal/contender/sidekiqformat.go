@@ -21,7 +21,7 @@ func (l Load) tasks(first, n int) iter.Seq[Task] {
 	pad := strings.Repeat("x", l.Pad)
 	return func(yield func(Task) bool) {
 		for i := first; i < first+n; i++ {
-			if !yield(Task{Index: int64(i), Pad: pad, Fan: int64(l.Fan)}) {
+			if !yield(Task{Index: int64(i), Pad: pad, Fan: int64(l.Fan), Sleep: l.Sleep}) {
 				return
 			}
 		}

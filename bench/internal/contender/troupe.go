@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/osproc"
@@ -57,6 +58,15 @@ func (s *Session) config(log zerolog.Logger) actors.Config {
 	if s.Fail {
 		options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(retryIn) }
 	}
+	var subscribers []func(event.Event)
+	if s.AtOnce > 0 {
+		options.Limits = []troupe.Limit{{Name: "bench", AtOnce: s.AtOnce}}
+		subscribers = append(subscribers, func(e event.Event) {
+			if _, ok := e.(event.JobHeld); ok {
+				s.Progress.Refuse()
+			}
+		})
+	}
 	if s.Raw {
 		troupe.HandleClass(&jobs, class, troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
 			return s.Perform(Task{})
@@ -75,7 +85,7 @@ func (s *Session) config(log zerolog.Logger) actors.Config {
 		Redis:    redis.NewClient(&redis.Options{Addr: s.Redis}),
 		Registry: &jobs,
 		Logger:   log, DoneLevel: zerolog.InfoLevel, // as the command does
-		Capsules: []actors.Capsule{{Concurrency: s.Concurrency, Queues: s.queues()}},
+		Capsules: []actors.Capsule{{Concurrency: s.Concurrency, Queues: s.queues()}}, Subscribers: subscribers,
 		Middleware: []troupe.Middleware{func(next troupe.Handler) troupe.Handler {
 			return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error { return next.Perform(ctx, p) })
 		}},

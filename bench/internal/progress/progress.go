@@ -21,6 +21,7 @@ const (
 	wordForeign = 2 // those of a process that cannot add atomically; it has this word to itself
 	wordTarget  = 3 // the number of jobs at which Allocs is complete
 	wordMallocs = 4 // heap allocations from a tenth of the target to the target
+	wordRefused = 5 // jobs that found no room under a limit
 	firstSample = 8
 )
 
@@ -92,6 +93,12 @@ func (b *Progress) Add(n int64) {
 func (b *Progress) Done() int64 {
 	return atomic.LoadInt64(&b.words[wordDone]) + atomic.LoadInt64(&b.words[wordForeign])
 }
+
+// Refuse counts a job that found no room under a limit, each time.
+func (b *Progress) Refuse() { atomic.AddInt64(&b.words[wordRefused], 1) }
+
+// Refused is how often that was.
+func (b *Progress) Refused() int64 { return atomic.LoadInt64(&b.words[wordRefused]) }
 
 // Sample writes down one measurement; i out of range is ignored.
 func (b *Progress) Sample(i, value int64) {

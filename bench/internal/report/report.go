@@ -73,6 +73,7 @@ var headings = map[string]string{
 	result.Latency:     "Push to start",
 	result.Idle:        "Idle",
 	result.Mixed:       "Short jobs among long ones: how long the short ones wait",
+	result.Limits:      "Jobs under a limit that is reached",
 	result.FanOut:      "Jobs that push others",
 	result.Slow:        "Slow networks",
 	result.Failures:    "Failures",

@@ -23,6 +23,7 @@ var (
 	Commands = Metric{"commands", "commands/job", "Redis commands sent by clients, those inside scripts not counted (MONITOR)"}
 	Calls    = Metric{"calls", "calls/job", "Redis commands, those inside scripts too (INFO)"}
 	Allocs   = Metric{"allocs", "allocs/job", "heap allocations of the worker"}
+	Refused  = Metric{"refused", "refused/job", "how often a job was told that there is no room, on average"}
 	RSS      = Metric{"rss", "RSS MB", "most memory resident in one worker process"}
 	Growth   = Metric{"growth", "growth %", "RSS at the end over RSS after a fifth of the jobs"}
 
@@ -40,7 +41,7 @@ var (
 
 // Metrics are all of them in the order of the columns.
 var Metrics = []Metric{
-	Rate, Kept, WorkerUS, StoreUS, Trips, Commands, Calls, Allocs, P50, P99, Max,
+	Rate, Kept, WorkerUS, StoreUS, Trips, Commands, Calls, Refused, Allocs, P50, P99, Max,
 	TripsS, CommandsS, CallsS, WorkerPct, StorePct, RSS, Growth,
 }
 

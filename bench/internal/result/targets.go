@@ -15,6 +15,7 @@ const (
 	Schedule    = "schedule"
 	Late        = "late"
 	Enqueue     = "enqueue"
+	Limits      = "limits"
 	FanOut      = "fanout"
 	Scale       = "scale"
 	Memory      = "memory"

@@ -31,7 +31,7 @@ func (d drain) total() int64 { return int64(d.load.Jobs * (1 + d.load.Fan)) }
 
 // outcome is what a drain was seen to do.
 type outcome struct {
-	jobs, rate, workerUS, storeUS, trips, commands, calls, allocs, rss float64
+	jobs, rate, workerUS, storeUS, trips, commands, calls, allocs, refused, rss float64
 }
 
 // note adds an outcome to the row of its drain.
@@ -50,6 +50,9 @@ func (l *Lab) note(d drain, o outcome) *result.Row {
 	row.Add(result.WorkerUS, o.workerUS)
 	row.Add(result.StoreUS, o.storeUS)
 	row.Add(result.RSS, o.rss)
+	if d.work.AtOnce > 0 && !d.c.Postgres {
+		row.Add(result.Refused, o.refused)
+	}
 	if !d.c.Postgres {
 		row.Add(result.Trips, o.trips)
 	}
@@ -128,6 +131,7 @@ func (l *Lab) measure(ctx context.Context, d drain) (o outcome, err error) {
 	}
 	o = last.since(first)
 	o.rss, o.allocs = f.peak(), f.progress.Allocs()
+	o.refused = float64(f.progress.Refused()) / float64(d.total())
 	if watch != nil {
 		return o, watch.Close()
 	}

@@ -18,6 +18,7 @@ type Size struct {
 	Count    int // of a run in which commands are counted
 	Fail     int // jobs that fail, and jobs that are due
 	Waiting  int // jobs that are scheduled and not due
+	Limited  int // jobs under a limit
 
 	Processes []int // idle ones, for latency
 	Pushes    int   // to them
@@ -38,7 +39,7 @@ type Size struct {
 // Full is the size of the published figures: some 20 minutes on two cores.
 func Full() Size {
 	return Size{
-		Rounds: 5, Jobs: 250_000, SlowJobs: 50_000, Count: 50_000, Fail: 100_000, Waiting: 1_000_000,
+		Rounds: 5, Jobs: 250_000, SlowJobs: 50_000, Count: 50_000, Fail: 100_000, Waiting: 1_000_000, Limited: 2500,
 		Processes: []int{1, 8, 32}, Pushes: 2000, Scale: []int{1, 2, 4, 8},
 		Idle: 30 * time.Second, Warm: 90 * time.Second, Settle: 5 * time.Second, Fleet: 1000,
 		Single: 20_000, Parallel: 200_000, Bulk: 1_000_000,
@@ -49,7 +50,7 @@ func Full() Size {
 // Short is the size for CI: everything runs, the figures mean nothing.
 func Short() Size {
 	return Size{
-		Rounds: 1, Jobs: 30_000, SlowJobs: 1000, Count: 10_000, Fail: 1000, Waiting: 5000,
+		Rounds: 1, Jobs: 30_000, SlowJobs: 1000, Count: 10_000, Fail: 1000, Waiting: 5000, Limited: 300,
 		Processes: []int{1, 3}, Pushes: 100, Scale: []int{2},
 		Idle: 20 * time.Second, Warm: 2 * time.Second, Settle: 2 * time.Second, Fleet: 20, // two heartbeats
 		Single: 3000, Parallel: 3000, Bulk: 10_000,
@@ -78,6 +79,7 @@ func All() []Scenario {
 		{result.Schedule, "due jobs, until each has run", runSchedule},
 		{result.Late, "how long after its time a scheduled job starts", runLate},
 		{result.Enqueue, "pushing: one by one, from 10 and from 64 goroutines, in bulk", runEnqueue},
+		{result.Limits, "jobs of 10 ms of which 5 run at once, by one process and by four", runLimits},
 		{result.FanOut, "jobs that push 100 others each, with the ack where that can be, until all have run", runFanOut},
 		{result.Scale, "drain by several processes on one Redis", runScale},
 		{result.Memory, "memory over many jobs, and with large payloads", runMemory},
