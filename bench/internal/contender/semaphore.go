@@ -16,7 +16,7 @@ import (
 // errNoRoom is the error of a task that finds none.
 var errNoRoom = errors.New("there is no room")
 
-// noRoomIn is when such a task comes back. Of 10 ms, 100 ms and a second it is the one with the highest rate.
+// noRoomIn is when such a task comes back. With a second the rate is an eighth.
 const noRoomIn = 100 * time.Millisecond
 
 // noRoomPoll is how often then tasks whose time has come are looked for, and an empty queue.
