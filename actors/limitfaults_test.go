@@ -1,7 +1,9 @@
 package actors_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -58,6 +61,56 @@ func TestASlotLivesFromBeatToBeat(t *testing.T) {
 		time.Sleep(8 * time.Minute)
 		k.Stop()
 		harness.Equal(t, "runs", len(l.ran), 3)
+		harness.Equal(t, "most at once", fmt.Sprint(l.most), `map[["t0":1]`)
+	})
+}
+
+// slowAnswer has the first answer of a limit come late.
+type slowAnswer struct {
+	fetch.Effector
+	late *atomic.Bool
+}
+
+func (s slowAnswer) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+	results, err := s.Effector.Settle(ctx, moves)
+	if moves[0].To == fetch.ToStay && s.late.CompareAndSwap(false, true) {
+		time.Sleep(50 * time.Second) // virtual
+	}
+	return results, err
+}
+
+// A process that was away when its limit let a job in does not start it on the old answer: the slot may have ended, and another
+// job may have it.
+func TestAnOldAnswerOfALimitIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var r troupe.Registry
+		var l keyed
+		l.handle(&r, 30*time.Second, troupe.Limit{Name: "slow", AtOnce: 1})
+		var late atomic.Bool
+		slow := func(env fetch.Env) (fetch.Fetcher, error) {
+			f, err := fetch.NewReliable(env)
+			if err != nil {
+				return nil, err
+			}
+			return slowAnswer{f.(fetch.Effector), &late}, nil
+		}
+		push := func(i int) {
+			_, err := client.New(mem.Client).PushClass(ctx, "C", []any{"t0", i})
+			harness.OK(t, err)
+		}
+		push(0)
+		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Fetch: slow}}})
+		time.Sleep(time.Second)
+		harness.Equal(t, "an answer is late", late.Load(), true)
+		harness.Equal(t, "slots", mem.Client.ZCard(ctx, "troupe:slots:slow").Val(), 1)
+		other := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r})
+		time.Sleep(45 * time.Second) // the slot has ended
+		push(1)
+		time.Sleep(3 * time.Minute)
+		k.Stop()
+		other.Stop()
+		harness.Equal(t, "runs", len(l.ran), 2)
 		harness.Equal(t, "most at once", fmt.Sprint(l.most), `map[["t0":1]`)
 	})
 }

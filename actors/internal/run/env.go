@@ -45,6 +45,7 @@ type Env struct {
 
 	QueueLimits map[string][]troupe.Limit // Config.QueueLimits
 	SlotLife    time.Duration             // that a slot of a limit lives without a sign of life
+	MaxAge      time.Duration             // of what a limit has answered, when its job starts
 	OnHeld      func(rule string)         // counts a job that a limit holds
 
 	Crypt           *job.Crypt // opens last arguments; nil without keys

@@ -47,8 +47,13 @@ func (r *Run) admitted() bool {
 		r.err = err
 		return false
 	}
+	asked := time.Now()
 	move := r.ask(rules)
 	<-move.Done
+	for ; move.Err == nil && move.Stay.Done && age(asked) > r.env.MaxAge; <-move.Done { // it may be another process's job by now
+		asked = time.Now()
+		move = r.ask(rules)
+	}
 	switch {
 	case move.Err != nil || move.Result == fetch.NotMine:
 		r.payload = nil
@@ -59,6 +64,12 @@ func (r *Run) admitted() bool {
 		r.sent, r.own.holder = job.Held, move.Stay.Held
 	}
 	return false
+}
+
+// age is how long ago that was, by the clock that shows more time.
+func age(of time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(of), now.Round(0).Sub(of.Round(0)))
 }
 
 // rules are those of the job. What the key of a limit panics with is the job's error.
