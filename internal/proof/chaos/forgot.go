@@ -43,7 +43,7 @@ func before(c int) (all []int) {
 }
 
 // rolledBack is how often a job may have come back to a replica that was promoted: a run of it ended, or was fetched, when
-// the replica was cut off. It comes back in each place where the replica has it. With absent it is one that the replica does
+// the replica was cut off; or it was fetched and held. It comes back in each place where the replica has it. With absent it is one that the replica does
 // not have either, since its push is forgotten: its process, if it has not heard of its ack, acks it again, with all that it has pushed.
 func (s *storm) rolledBack(n int, of []*run, absent bool) (times int) {
 	for _, sp := range s.spans {
@@ -56,7 +56,7 @@ func (s *storm) rolledBack(n int, of []*run, absent bool) (times int) {
 		} else if absent && s.unpushed(sp.forgot, n%firstChild) {
 			copies = 1
 		}
-		for _, r := range of {
+		for _, r := range slices.Concat(of, s.asked[n]) {
 			from, to := s.reach(sp, r.d)
 			if !r.start.After(to) && (r.end.IsZero() || r.end.After(from)) {
 				reached++

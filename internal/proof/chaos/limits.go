@@ -10,7 +10,7 @@ import (
 // Every fourth job is under a limit by its key, and two hundred of each two thousand are under a rate, too: they are pushed in one
 // go, so that the rate is reached. Both limits are told by task numbers alone, so that the account can be made without Redis.
 const (
-	limitKeys = 3 // so many of them
+	limitKeys = 5 // so many of them
 	limitMost = 2 // jobs of a key at once
 	rateBurst = 5
 )

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -81,8 +82,9 @@ func (s *storm) inSync() bool {
 	if n, err := conn.Wait(ctx, 1, 200*time.Millisecond).Result(); err != nil || n == 0 {
 		return false
 	}
-	info, err := s.redis.replica.Client.Info(ctx, "persistence").Result()
-	return err == nil && strings.Contains(info, "aof_rewrite_in_progress:0") && strings.Contains(info, "aof_rewrite_scheduled:0")
+	info, err := s.redis.replica.Client.Info(ctx).Result()
+	return err == nil && strings.Contains(info, "aof_rewrite_in_progress:0") && strings.Contains(info, "aof_rewrite_scheduled:0") &&
+		strings.Contains(info, "\nloading:0") && strings.Contains(info, "master_link_status:up")
 }
 
 // killRedis kills the master, and starts it again.
@@ -117,9 +119,13 @@ func (s *storm) failOver(sp *span) {
 		v.master.Kill()
 		s.after(s.between(100*time.Millisecond, 2*Lease), func() {
 			v.replica.Resume()
-			if err := v.replica.Client.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
-				s.t.Fatalf("promote the replica: %v", err)
-			}
+			harness.AwaitFor(s.t, 30*time.Second, "the replica is promoted", func() bool { // it may be reading its data once more
+				err := v.replica.Client.ReplicaOf(ctx, "NO", "ONE").Err()
+				if err != nil && !redis.HasErrorPrefix(err, "LOADING") {
+					s.t.Fatalf("promote the replica: %v", err)
+				}
+				return err == nil
+			})
 			v.master, v.replica = v.replica, v.master
 			sp.forgot = s.remember(sp.from, time.Now()) // an answer of the old master may be noted late
 			s.lead()

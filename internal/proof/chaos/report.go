@@ -55,7 +55,7 @@ type run struct {
 // runs reads what the daemons have written down.
 func (s *storm) runs() (all []*run) {
 	s.t.Helper()
-	s.held = 0
+	s.held, s.asked = 0, map[int][]*run{}
 	for _, d := range s.all {
 		f, err := os.Open(d.file)
 		if os.IsNotExist(err) {
@@ -80,6 +80,7 @@ func (s *storm) runs() (all []*run) {
 			}
 			if what == 'h' {
 				s.held++
+				s.asked[n] = append(s.asked[n], &run{d: d, job: n, start: time.Unix(0, at), end: time.Unix(0, at), how: what})
 				continue
 			}
 			if what == 's' {

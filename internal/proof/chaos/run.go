@@ -53,6 +53,7 @@ type storm struct {
 
 	parents map[int]map[int64]bool // of children: the runs that have pushed one
 	held    int                    // times that a job was held
+	asked   map[int][]*run         // these times: a process had the job in hand, and did not run it
 
 	ways   []*chaos.Proxy // of the slots, and the last of the pushers
 	rules  []*chaos.Fault

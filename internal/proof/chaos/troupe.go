@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -87,8 +88,10 @@ func workTroupe(w *Worker) int {
 		Lease:  Lease, Timeout: 2 * time.Second, PollInterval: time.Second, HeartbeatInterval: 3 * time.Second,
 		Capsules: []actors.Capsule{{Concurrency: Concurrency}},
 		Subscribers: []func(event.Event){func(e event.Event) {
-			if _, ok := e.(event.JobHeld); ok {
-				w.note('h', 0)
+			if held, ok := e.(event.JobHeld); ok {
+				if n, err := strconv.Atoi(held.Job.JID); err == nil {
+					w.write('h', n, held.At.UnixNano())
+				}
 			}
 		}},
 	})
@@ -98,16 +101,21 @@ func pushTroupe(rdb *redis.Client) func(context.Context, Task) error {
 	c := client.New(rdb)
 	return func(ctx context.Context, t Task) error {
 		if t.Links == 0 {
-			_, err := c.PushClass(ctx, args{t}.Class(), []any{t}, unique(t)...)
+			_, err := c.PushClass(ctx, args{t}.Class(), []any{t}, named(t)...)
 			return err
 		}
-		chain := []client.Item{client.Job(args{t}, unique(t)...)}
+		chain := []client.Item{client.Job(args{t}, named(t)...)}
 		for i := range t.Links {
 			chain = append(chain, client.Job(args{Task{N: link(t.N, i), Takes: 5 * time.Millisecond}}))
 		}
 		_, err := c.PushChain(ctx, chain...)
 		return err
 	}
+}
+
+// named are the options of the push of a job that is not another one's: its jid is its number.
+func named(t Task) []client.Option {
+	return append(unique(t), client.JID(fmt.Sprintf("%024d", t.N)))
 }
 
 // unique are the options of the push of a job that is.
