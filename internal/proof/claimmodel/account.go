@@ -54,6 +54,7 @@ func (w *World) started(o *owner, p *place, u *unit) {
 	if !w.cluster && a.forgot == 0 && !w.faults.clone && w.leaseOver(o.id()) {
 		w.fail("stale start: %s starts %s on a lease that is over", o.name(), u.job)
 	}
+	w.aboveLimit(u)
 	running := 0
 	for _, other := range w.owners {
 		if !other.alive {

@@ -180,7 +180,8 @@ func (p *place) compared(name string, there []string) {
 		switch {
 		case i >= 0: // if it was to be moved, its destination has refused it
 			there = slices.Delete(there, i, i+1)
-			u.busy, u.maybe = u.busy && !u.maybe, false
+			u.admitted = u.admitted || u.asking && u.maybe // it would be held, and not be there
+			u.busy, u.maybe, u.asking = u.busy && !u.maybe, false, u.asking && !u.maybe
 		case u.maybe:
 			p.acked(u)
 		case u.outcome != well || p.withEffects(u) && !w.rules.DoneIsWrittenBack:

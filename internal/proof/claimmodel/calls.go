@@ -73,7 +73,7 @@ func (p *place) maybe(moved []*unit, done func(Reply)) {
 // idle frees the units of a call that was not done.
 func (p *place) idle() {
 	for _, u := range p.units {
-		u.busy = u.maybe
+		u.busy, u.asking = u.maybe, u.asking && u.maybe
 	}
 }
 
@@ -90,6 +90,12 @@ func (p *place) calls(add func(string, func())) {
 		}
 		add("settle", func() { p.settle(u) })
 		break
+	}
+	for _, u := range p.units {
+		if o.w.faults.limits && u.outcome == open && !u.running && !u.busy && !u.admitted && o.mayStart(p) {
+			add("ask", func() { p.ask(u, false) })
+			break
+		}
 	}
 	for _, u := range p.units {
 		if u.running && !u.busy && u.item < o.w.works[u.job].items {
@@ -181,6 +187,11 @@ func (p *place) settle(u *unit) {
 	u.busy = true
 	effects := u.effects
 	effects.Lock, effects.Keep = w.works[u.job].lock, u.outcome != well && u.outcome != died
+	if effects.Slot = (Leaving{Limit: w.limit(u.queue)}); u.outcome == requeued && p.o.leaving {
+		effects.Slot.Keep = kept
+	} else if u.givenUp {
+		effects.Slot.Keep, effects.Slot.As = slotLife, u.job+"~"+p.o.id()
+	}
 	done := func(r Reply) {
 		u.busy = false
 		if len(r.Refused) == 0 {
@@ -192,7 +203,7 @@ func (p *place) settle(u *unit) {
 		p.request("ack with effects "+u.job, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, to, effects) }, done)
 	case master == p.m:
 		p.request("move "+u.job+" to "+to.Key, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, to, effects) }, done)
-	case u.put && effects.Lock != "":
+	case u.put && (effects.Lock != "" || effects.Slot.Limit != nil):
 		p.request("take away "+u.job, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, Destination{None: true}, effects) }, done)
 	case u.put || w.rules.DestinationFirst && u.outcome != open && !u.put:
 		acks := []Ack{{List: u.list, Len: -1, Jobs: []string{u.job}}}

@@ -153,6 +153,7 @@ func Move(c *call, h Head, list, job string, to Destination, e Effects) Reply {
 		c.lrem(h.list(list), job) //nolint:errcheck // absent is fine
 		unname(c, h.Address, list)
 		e.unlock(c, job, h.rules)
+		e.Slot.leave(c, job, h.rules)
 	default:
 		r.Refused = []string{job}
 	}

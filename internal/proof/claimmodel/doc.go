@@ -48,6 +48,15 @@
 //   - lock without a job: when all jobs have ended no lock is left, but of jobs that Ruby ran and of jobs put aside
 //     unread.
 //
+// In histories of their own all jobs are under a limit of one at once (limits.go): they ask before they start, are held, let in
+// by who leaves, who asks and the leader, leave with their move, are requeued, given up, and their slots are renewed by beats. Then
+// these must hold as well:
+//
+//   - above the limit: no two jobs of a limit run, unless a process was away for longer than a slot lives, or was fenced;
+//   - order: nobody comes in while others are held;
+//   - without a slot: a run whose slot Redis has forgotten takes it again before anything else;
+//   - slot without a job: when all jobs have ended no slot is left, but of jobs that Ruby ran. Held jobs are then none.
+//
 // [Without] takes single rules out; the tests want to see a history in which the
 // lack of each shows. go test -run TestEachRuleIsNeeded/Numbers -model.show prints
 // the smallest such history, step by step.
@@ -56,5 +65,5 @@
 // queues, counts of recoveries and suspects, fairness of waits, a slot that moves,
 // commands that outlive the server that they were sent to, data that vanishes
 // under open connections (FLUSHALL), chains (a chain is a push), jobs that hold their lock
-// until they start, and effects in processes that were cloned.
+// until they start, several limits of a job, rates, scripts that break off while jobs are under limits, and effects in processes that were cloned.
 package claimmodel

@@ -13,6 +13,7 @@ type Effects struct {
 	Item   string // what is written there
 	Lock   string // key of the lock of the job that is moved, "" for none
 	Keep   bool   // the job goes on, and keeps it
+	Slot   Leaving
 }
 
 // Push is a job that enters, if nobody else holds its lock.

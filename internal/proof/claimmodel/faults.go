@@ -125,6 +125,7 @@ func (w *World) carry() {
 // promote moves a due job from retry to its queue, as the scheduler does; on
 // Cluster it is two steps, which are tested where the scheduler is.
 func (w *World) promote() {
+	w.lead()
 	m := w.masters[0]
 	v := m.find("retry")
 	if v == nil || v.kind != aSet || m.bad["retry"] {
@@ -258,6 +259,9 @@ func (w *World) spoil() {
 	keys := []string{"retry", "dead"}
 	for _, q := range w.queues {
 		keys = append(keys, queueKey(q))
+		if l := w.limit(q); l != nil {
+			keys = append(keys, l.Slots, l.Held)
+		}
 	}
 	key := keys[w.pick(len(keys))]
 	m := w.masterOfKey(key)

@@ -81,6 +81,9 @@ type Reply struct {
 	Last    bool             // of Vacate: nothing is left of the owner
 	Nothing bool             // of Take: there was nothing to do; the number is as it was
 
+	Held   bool // of Admit: its limit holds the job
+	Passed bool // of Admit: it has come in, and others are held
+
 	ByNumber bool // there is none: its number has told that it was done
 }
 

@@ -38,6 +38,7 @@ func (o *owner) renew() {
 	}}
 	o.renewal = o.w.send(x)
 	for _, p := range o.places { // the beat: each waiting list is compared
+		p.beat()
 		for _, q := range p.queues {
 			if !o.w.rules.CompareAtBeat && !o.leaving {
 				p.waits[q].compare = true

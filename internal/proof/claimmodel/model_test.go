@@ -36,7 +36,7 @@ func even(t *rapid.T, n int) (drawn int) {
 
 // play draws a history and plays it. All that belongs to a step is drawn
 // together, so that rapid can leave single steps out.
-func play(t *rapid.T, rules Without, trace *strings.Builder) Outcome {
+func play(t *rapid.T, rules Without, limits bool, trace *strings.Builder) Outcome {
 	drawn, steps := t, 0
 	var do func()
 	one := rapid.Custom(func(t *rapid.T) bool {
@@ -47,7 +47,7 @@ func play(t *rapid.T, rules Without, trace *strings.Builder) Outcome {
 		do()
 		return true
 	})
-	return History(rules, trace, func(n int) int { return even(drawn, n) }, func(step func()) bool {
+	return History(rules, limits, trace, func(n int) int { return even(drawn, n) }, func(step func()) bool {
 		do = step
 		steps++
 		return steps < 250 && one.Draw(t, "step")
@@ -55,31 +55,39 @@ func play(t *rapid.T, rules Without, trace *strings.Builder) Outcome {
 }
 
 // history plays the history of a seed.
-func history(rules Without, seed int) Outcome {
-	return rapid.Custom(func(t *rapid.T) Outcome { return play(t, rules, nil) }).Example(seed)
+func history(rules Without, limits bool, seed int) Outcome {
+	return rapid.Custom(func(t *rapid.T) Outcome { return play(t, rules, limits, nil) }).Example(seed)
 }
 
 // TestProtocol plays histories of the whole protocol: nothing is wrong in any.
 // Each kind of fault has to occur among them.
 func TestProtocol(t *testing.T) {
+	protocol(t, false, "adopted", "broken off", "cloned", "closed a connection", "command lost", "cut", "fell back", "fenced",
+		"forgotten by redis", "killed", "reply too large", "told fenced", "duplicate", "written back",
+		"pushed with a move", "left out", "lock expired")
+}
+
+// TestProtocolWithLimits plays histories in which all jobs are under a limit.
+func TestProtocolWithLimits(t *testing.T) {
+	protocol(t, true, "adopted", "fell back", "told fenced", "killed", "written back", "held")
+}
+
+func protocol(t *testing.T, limits bool, happened ...string) {
+	t.Helper()
 	steps, seen := 0, map[string]int{}
 	for s := *seed; s < *seed+*histories; s++ {
-		o := history(Without{}, s)
+		o := history(Without{}, limits, s)
 		steps += o.Steps
 		for what, n := range o.Seen {
 			seen[what] += n
 		}
 		if o.Wrong != "" {
-			shrink(t, Without{}, s)
+			shrink(t, Without{}, limits, s)
 			t.Fatalf("history %d: %s", s, o.Wrong)
 		}
 	}
 	t.Logf("%d histories, %d steps, %v", *histories, steps, seen)
-	for _, what := range []string{
-		"adopted", "broken off", "cloned", "closed a connection", "command lost", "cut", "fell back", "fenced",
-		"forgotten by redis", "killed", "reply too large", "told fenced", "duplicate", "written back",
-		"pushed with a move", "left out", "lock expired",
-	} {
+	for _, what := range happened {
 		if seen[what] == 0 && *histories >= 1500 {
 			t.Errorf("%q never happened", what)
 		}
@@ -98,21 +106,25 @@ func TestEachRuleIsNeeded(t *testing.T) {
 				t.Log(why)
 				return
 			}
-			s := firstSeen[rule]
-			if s == 0 || *search || history(rules, s).Wrong == "" {
-				for s = 1; s <= *bound && history(rules, s).Wrong == ""; s++ {
+			s, limits := firstSeen[rule], false
+			if with, ok := firstWithLimits[rule]; ok {
+				s, limits = with, true
+			}
+			known := s
+			if s == 0 || *search || history(rules, limits, s).Wrong == "" {
+				for s = 1; s <= *bound && history(rules, limits, s).Wrong == ""; s++ {
 					continue
 				}
 				if s > *bound {
 					t.Fatalf("its lack shows in none of %d histories", *bound)
 				}
-				if s != firstSeen[rule] {
-					t.Errorf("its lack shows in history %d, and not in %d, as firstSeen says: correct it", s, firstSeen[rule])
+				if s != known {
+					t.Errorf("its lack shows in history %d, and not in %d, as the table says: correct it", s, known)
 				}
 			}
-			t.Logf("history %d: %.160s", s, history(rules, s).Wrong)
+			t.Logf("history %d: %.160s", s, history(rules, limits, s).Wrong)
 			if *show {
-				shrink(t, rules, s)
+				shrink(t, rules, limits, s)
 			}
 		})
 	}
@@ -120,7 +132,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 
 // TestRulesAreListed compares the two tables with the rules.
 func TestRulesAreListed(t *testing.T) {
-	for _, table := range []map[string]bool{named(firstSeen), named(spare)} {
+	for _, table := range []map[string]bool{named(firstSeen), named(firstWithLimits), named(spare)} {
 		for rule := range table {
 			if _, ok := reflect.TypeFor[Without]().FieldByName(rule); !ok {
 				t.Errorf("there is no rule %s", rule)
@@ -145,16 +157,16 @@ func without(rule string) (rules Without) {
 
 // shrink has rapid look for the smallest history in which the same kind of thing
 // is wrong. It fails the test with its trace.
-func shrink(t *testing.T, rules Without, seed int) {
+func shrink(t *testing.T, rules Without, limits bool, seed int) {
 	for name, value := range map[string]string{"rapid.seed": strconv.Itoa(seed), "rapid.checks": "1", "rapid.nofailfile": "true", "rapid.shrinktime": "15s"} {
 		if err := flag.Set(name, value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kind, _, _ := strings.Cut(history(rules, seed).Wrong, ":")
+	kind, _, _ := strings.Cut(history(rules, limits, seed).Wrong, ":")
 	rapid.Check(t, func(rt *rapid.T) {
 		var trace strings.Builder
-		if o := play(rt, rules, &trace); strings.HasPrefix(o.Wrong, kind) && o.Wrong != "" {
+		if o := play(rt, rules, limits, &trace); strings.HasPrefix(o.Wrong, kind) && o.Wrong != "" {
 			rt.Fatalf("%s\n%s", o.Wrong, trace.String())
 		}
 	})

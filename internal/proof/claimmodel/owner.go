@@ -26,6 +26,13 @@ type unit struct {
 	put              bool // Cluster: its destination is written, in another slot
 	putEpoch         int
 
+	asking   bool // in the call that asks its limit
+	givenUp  bool // its handler goes on
+	asked    int  // when, by the clock of its owner
+	admitted bool // its limit has let it in
+	sign     int  // when its slot was last given or renewed
+	without  bool // a beat has found that it has none
+
 	effects Effects // of its end, or of the item that is not stored yet
 	item    int     // how many are stored
 }
@@ -88,6 +95,7 @@ type place struct {
 	doubtful  func()
 	doubtCall int
 	busy      *msg // the call on its way
+	beating   *msg // the renewal of slots on its way
 	compare   []string
 	named     map[string]string // list → queue, as the last resync said
 	refusals  int
@@ -202,12 +210,19 @@ func (o *owner) actions() (can []action) {
 }
 
 func (o *owner) placeActions(p *place, add func(string, func())) {
+	if u := p.forgotten(); u != nil && !o.w.rules.ForgottenIsTaken {
+		add("take a slot again", func() { p.ask(u, true) })
+		return
+	}
 	for _, u := range p.units {
 		switch {
 		case u.outcome != open:
 		case u.running && (u.busy || len(u.effects.Push) > 0 || o.w.faultless && u.item < o.w.works[u.job].items): // an item is being stored
 		case u.running:
 			add("end job", func() { o.endJob(p, u) })
+		case o.w.faults.limits && !u.admitted:
+		case o.w.faults.limits && o.clock()-u.asked > lease/2 && !o.w.rules.OldAnswer: // it may be another process's job by now
+			u.admitted = u.busy
 		case !u.busy && o.mayStart(p) && o.running() < o.slots: // not while it is on its way back
 			add("start", func() { o.start(p, u) })
 		}
@@ -261,6 +276,9 @@ func (o *owner) start(p *place, u *unit) {
 }
 
 func (o *owner) endJob(p *place, u *unit) {
+	if p.forgotten() == u {
+		o.w.fail("without a slot: %s ends, and has not taken again what Redis has forgotten", u.job)
+	}
 	u.running = false
 	kinds := []outcome{well, well, well, well}
 	if o.w.faults.outcomes && !o.w.faultless {
@@ -272,6 +290,15 @@ func (o *owner) endJob(p *place, u *unit) {
 	u.outcome = kinds[o.w.pick(len(kinds))]
 	if u.outcome == well && u.item < o.w.works[u.job].items {
 		u.outcome = requeued // interrupted
+	}
+	if o.w.faults.limits {
+		switch {
+		case u.outcome == requeued && o.leaving:
+			o.w.beside(u, o, u.job, goesOn)
+		case u.outcome == retried && o.w.pick(2) == 1:
+			u.givenUp = true
+			o.w.beside(u, o, u.job+"~"+o.id(), givenUpFor)
+		}
 	}
 	if u.outcome == rerouted && (len(o.w.queues) == 1 || o.w.cluster && o.w.works[u.job].lock != "") { // it would leave its lock behind
 		u.outcome = requeued
@@ -300,7 +327,7 @@ func (o *owner) end() {
 
 // withEffects reports whether a job that has ended well has effects.
 func (p *place) withEffects(u *unit) bool {
-	return len(u.effects.Push) > 0 || p.o.w.works[u.job].lock != ""
+	return len(u.effects.Push) > 0 || p.o.w.works[u.job].lock != "" || p.o.w.faults.limits
 }
 
 func number(n int) string { return strconv.Itoa(n) }

@@ -61,10 +61,29 @@ var firstSeen = map[string]int{
 	"RescueInOneStep":      31,
 }
 
+// firstWithLimits is the same for the rules of limits, of histories in which all jobs are under one.
+var firstWithLimits = map[string]int{
+	"HeldByList":        7,
+	"HeldBeforeLeft":    666,
+	"HeldLeaves":        1,
+	"BehindHeld":        1894,
+	"LeaderLooks":       251,
+	"SlotIsKnown":       1,
+	"SlotLeaves":        1,
+	"SlotOutlivesLease": 786,
+	"OldAnswer":         3777,
+	"BeatOnlyRenews":    10861,
+	"ForgottenIsTaken":  8758,
+	"RequeueKeepsSlot":  11261,
+	"GivenUpKeepsSlot":  1873,
+}
+
 // spare are rules whose lack shows in none of 100,000 histories, since others
 // cover them. They cost next to nothing and are kept against what the model does
 // not have: hands that write into our keys, defects of our own.
 var spare = map[string]string{
+	"LetInFirst":         "who leaves and the leader let in those that are held as well: it is about time, which the model does not judge",
+	"LetInAtLeave":       "who asks and the leader do it as well; the simulation finds it",
 	"LengthBeforeDel":    "a claim changes in numbered calls only, and \"!\" is compared with what is known exactly",
 	"WaitingByBytes":     "a waiting list is compared after each wait that was not answered, before the next one",
 	"AllAfterRollback":   "a claim has a name that is never used again and only shrinks, so one of the same length is the same; waiting lists are always read",

@@ -124,6 +124,7 @@ func (w *World) stop() {
 		}
 	}
 	w.leftLocks()
+	w.leftSlots()
 	if left := w.left(); len(w.seen) == 0 && left != "" && w.wrong == "" {
 		w.fail("left behind after a clean stop: %s", left)
 	}

@@ -32,6 +32,23 @@ type Without struct {
 	LockBehindMove    bool // the lock of a job is freed before its move, which may be refused
 	LockOfOthers      bool // the lock of a job is freed whoever holds it
 
+	// Limits.
+	HeldByList        bool // an ask whose reply is lost is taken for one that has let its job in
+	HeldBeforeLeft    bool // a job that cannot be held leaves its list all the same
+	HeldLeaves        bool // a job that is let in stays among those that are held
+	BehindHeld        bool // who asks takes the room of those that are held
+	LetInFirst        bool // who asks lets nobody in that is held
+	LetInAtLeave      bool // a job that leaves lets nobody in
+	LeaderLooks       bool // the leader lets nobody in when a slot has ended by itself
+	SlotIsKnown       bool // a job that has a slot needs another one
+	SlotLeaves        bool // a job that is moved leaves its slot behind
+	SlotOutlivesLease bool // a slot lives no longer than from beat to beat
+	OldAnswer         bool // a job starts however old the answer of its limit is
+	BeatOnlyRenews    bool // a beat gives a slot to a job that has none
+	ForgottenIsTaken  bool // a run whose slot Redis has forgotten does not take it again
+	RequeueKeepsSlot  bool // the slot of a job that is requeued as its process stops ends at once
+	GivenUpKeepsSlot  bool // the slot of a job that is given up ends at once, and its handler goes on
+
 	// Resync.
 	ResyncAfterLoss      bool // a lost reply means that the call was not done
 	LostMeansDone        bool // a lost reply means that the call was done

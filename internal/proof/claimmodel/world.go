@@ -27,8 +27,9 @@ type World struct {
 	mix       uint32
 	rounds    int // since the faults have stopped
 
-	works map[string]work // what jobs do to others
-	runs  int             // that have pushed
+	works    map[string]work // what jobs do to others
+	handlers []*handler      // that go on beside their jobs
+	runs     int             // that have pushed
 
 	givenBack *waiter // whose owner gives back right now
 	wrong     string
@@ -42,6 +43,7 @@ type faults struct {
 	fallBack, spoil, full, outcomes, leave, thin, clone, ruby        bool
 	twice                                                            bool // the same bytes are pushed twice
 	effects                                                          bool // jobs push others, and are unique
+	limits                                                           bool // jobs are under limits
 }
 
 func newWorld(pick func(int) int, rules *Without, trace *strings.Builder) *World {
