@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -60,6 +61,7 @@ type state struct {
 	ruby     bool                // a Ruby worker has run it
 	lock     string              // the key of its lock, once it has come into Redis
 	seenIn   bool                // and it has been looked at as it did
+	enqueued float64             // into its queue, the last time
 }
 
 func (b *book) open(w *world) {
@@ -89,6 +91,7 @@ func (b *book) look() map[string][]string {
 			name = jobOf(payload)
 			b.known[payload] = name
 			b.readLock(b.jobs[name], payload)
+			b.jobs[name].enqueued = enqueuedAt(payload)
 		}
 		where[name] = append(where[name], place)
 	}
@@ -166,6 +169,16 @@ func (b *book) after(o *owner, words []string) {
 	if script == "forget" {
 		b.cleared()
 	}
+}
+
+// enqueuedAt is when a job came into its queue; 0 before that.
+func enqueuedAt(payload string) float64 {
+	p, err := troupe.ParsePayload([]byte(payload))
+	if err != nil {
+		return 0
+	}
+	at, _ := p.Time("enqueued_at")
+	return max(0, seconds(at))
 }
 
 func isNoClaim(place string) bool { return !strings.HasPrefix(place, "claim ") }

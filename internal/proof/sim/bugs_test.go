@@ -114,6 +114,17 @@ func TestSeededBugsAreFound(t *testing.T) {
 			instead(edit{"letin", "local n = letIn(r, how", "local n = 0 * select('#', how"}),
 		)}, "beside a free slot|there is still work"},
 		{"a rate that gives no token away", bug{plan: rated, script: instead(edit{"admit", "r.back = r.back + n * r.every", ""})}, "have started with"},
+		{"jobs that are held by the wrong age", bug{plan: limited(many), script: instead(edit{"admit", "hold(by, j.age, ", "hold(by, string.format('%.6f', 4000000000 - j.age), "})}, "has passed [0-9]+ that wait"},
+		{"a beat that renews the slots of others", bug{plan: withRuby, script: func(w *world, words []string) []string {
+			if !strings.EqualFold(words[0], "zadd") || !strings.Contains(words[1], "slots:") {
+				return words
+			}
+			all, _ := w.redis.SortedSet(words[1])
+			for _, member := range sortedKeys(all) {
+				words = append(words, words[len(words)-2], member)
+			}
+			return words
+		}}, "is gone for .*, and keeps its slot"},
 		{"a limit that is asked too late", bug{plan: limited(nil), script: instead(edit{"admit", "room(r) <= 0) then by = r", "room(r) <= -1) then by = r"})}, "have a slot, which is for"},
 		{"a lock until the start that stays", bug{plan: alike(untilStart), fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &keeper{f.(effector)} })}, "still holds its lock"},
 	} {
@@ -199,6 +210,24 @@ func limited(more func(*Plan)) func(*Plan) {
 		if more != nil {
 			more(p)
 		}
+	}
+}
+
+// many has all jobs come at once into a queue in which one runs at a time.
+func many(p *Plan) {
+	p.Faults, p.Troubles, p.Limits = nil, nil, []Limit{{AtOnce: 1}}
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		j.Queue, j.After, j.In, j.Lasts, j.Items = "a", 0, 0, time.Second, 0
+	}
+}
+
+// withRuby has Ruby take what limits have let in, while long jobs run.
+func withRuby(p *Plan) {
+	limited(long)(p)
+	p.Peers, p.Limits = 1, []Limit{{AtOnce: 2}}
+	for i := range p.Jobs {
+		p.Jobs[i].Lasts *= 2
 	}
 }
 

@@ -49,6 +49,9 @@ func (w *world) fault(o *owner, ofJobs, ofWays, ofPushes bool) *Fault {
 	}
 	w.say("      %s: %s for %s", o.name, f.Kind, f.For)
 	w.seen["fault: "+f.Kind.String()]++
+	if f.Kind == Term && time.Since(o.faulted) > slotLife+2*limitsBeat {
+		o.told = time.Now().Add(f.For)
+	}
 	o.faulted = time.Now().Add(f.For)
 	switch f.Kind {
 	case Kill:

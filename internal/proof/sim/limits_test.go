@@ -35,7 +35,8 @@ const (
 	limitsBeat = 2 * time.Second                           // between two beats
 	slotLife   = max(lease, 3*limitsBeat) + 15*time.Second // of a slot without a sign of life
 	onItsWay   = time.Minute                               // of the slot of a job that was let in
-	heldFor    = 6 * time.Second                           // a job beside a free slot
+	heldFor    = 2 * time.Second                           // a job beside a free slot
+	places     = 3                                         // by which a job of a key may pass others
 )
 
 func (l Limit) of(number int) troupe.Limit {
@@ -415,6 +416,8 @@ func (b *book) begins(p *process, s *state) *ruled {
 	b.w.seen["run under limits"]++
 	for _, r := range run.rules {
 		b.readAgain(r)
+		b.atOnce(r, run)
+		b.inOrder(r, s)
 		if r.every > 0 {
 			if r.starts++; r.starts > r.tokens && b.w.fell.IsZero() {
 				b.fails(r, "%d have started with %d tokens", r.starts, r.tokens)
@@ -423,6 +426,52 @@ func (b *book) begins(p *process, s *state) *ruled {
 	}
 	b.slotsOf(run)
 	return run
+}
+
+// atOnce judges that no more run than a rule allows. What runs beside them is a handler of a process that was away, which goes
+// on though its job is another one's, or one whose slot Redis has forgotten.
+func (b *book) atOnce(r *rule, run *ruled) {
+	if r.every > 0 || !b.w.fell.IsZero() {
+		return
+	}
+	b.limits.mu.Lock()
+	defer b.limits.mu.Unlock()
+	jobs, away := map[*state]bool{}, false
+	for other := range b.limits.runs {
+		switch {
+		case other.p.dead || !slices.Contains(other.rules, r) || other.s == run.s && other != run:
+		case other.twice || len(other.p.fenced) > 0 || time.Since(other.p.faulted) < slotLife+2*limitsBeat && other.p.faulted != other.p.told:
+			away = true
+		default:
+			jobs[other.s] = true
+		}
+	}
+	switch {
+	case len(jobs) > r.limit:
+		b.fails(r, "%d jobs run at once, which is for %d", len(jobs), r.limit)
+	case away && len(jobs) == r.limit:
+		b.w.seen["run beside a handler whose process was away"]++
+	}
+}
+
+// inOrder judges that a job that begins for the first time has passed few of its queue that wait for the same rule.
+func (b *book) inOrder(r *rule, s *state) {
+	if s.ran > 1 || !b.w.fell.IsZero() || time.Since(later(b.w.refusing, b.w.full)) < time.Minute {
+		return
+	}
+	passed := 0
+	for _, o := range b.allJobs() {
+		if o.ran == 0 && o.plan.Queue == s.plan.Queue && o.enqueued < s.enqueued && slices.Contains(b.rulesOf(o), r) &&
+			slices.ContainsFunc(b.where[o.name], func(place string) bool { return isQueue(place) || place == "held "+keys.Held(r.base, r.id) }) {
+			passed++
+		}
+	}
+	if passed > 0 {
+		b.w.seen[fmt.Sprintf("job that has passed %d", passed)]++
+	}
+	if passed > places {
+		b.fails(r, "%s begins, and has passed %d that wait", s.name, passed)
+	}
 }
 
 // readAgain reads the slots of a rule at a time that is no command.

@@ -68,6 +68,7 @@ type owner struct {
 	resumes  time.Time
 	dead     bool
 	faulted  time.Time // the last fault
+	told     time.Time // likewise, if nothing has happened to it but that it was told to stop
 	stopping bool
 }
 
