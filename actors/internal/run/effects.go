@@ -81,6 +81,9 @@ func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effe
 	var rules *job.Rules
 	if r.own != nil {
 		lock, rules = r.own.lock, r.own.rules.Load()
+		if rules == nil && r.own.limits != nil && r.payload != nil { // it ends without a run, and may have been let in
+			rules, _ = r.rules()
+		}
 	}
 	if len(pushes) == 0 && lock == nil && rules == nil {
 		return nil
