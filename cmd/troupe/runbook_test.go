@@ -151,6 +151,14 @@ var events = map[string][]func(n *night){
 		})
 		n.push("Mail", "mail", "", "")
 	}, nil},
+	"Jobs are held": {func(n *night) {
+		at := time.Now().Add(-5 * time.Minute).Unix()
+		n.do("HSET", "troupe:limits", "payments-api", "0 pinned 5")
+		n.do("ZADD", "troupe:held", at, "payments-api")
+		for i, jid := range []string{"", "", "5d4c3b2a19080706f5e4d308"} {
+			n.do("ZADD", "troupe:held:payments-api", at, fmt.Sprintf("%d000000.%d.1 [\"queue:default\",\"default\",%q,\"payments-api\"]\n%s", at, i, fmt.Sprint("held", i), n.job("Invoice", "default", jid, fmt.Sprint(i), "")))
+		}
+	}, nil},
 	"A queue grows: Redis is slow": {func(n *night) { n.listed(db2, `"default"`, 180_000) }},
 	"Retries rise": {func(n *night) {
 		n.do("SREM", "processes", db2)
