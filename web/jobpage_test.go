@@ -141,9 +141,9 @@ func TestSearch(t *testing.T) {
 		t.Errorf("it leads to %s", answer.Request.URL)
 	}
 	page := s.get("/search?q=charge")
-	contains(t, "a class", page, "Retries</a>", "Scheduled</a>", "Dead</a>", "Queue a/b.json</a>", "3 found", `href="/dead?q=charge"`)
+	contains(t, "a class", page, "Retries</a>", "Scheduled</a>", "Dead</a>", "Queue a/b.json</a>", "3 found", "Held by ", `href="/dead?q=charge"`)
 	contains(t, "an error", s.get("/search?q=IT+FAILED"), "Dead</a>")
-	contains(t, "nothing", s.get("/search?q=nonesuch"), "Nothing found for nonesuch", "6 jobs")
+	contains(t, "nothing", s.get("/search?q=nonesuch"), "Nothing found for nonesuch", "9 jobs")
 	contains(t, "no text", s.get("/search"), "Find a job, wherever it is")
 	s.rdb.ZAdd(t.Context(), "dead", z(1795000000, `{"class":"Mail","jid":"m1","args":[{"to": "M\u00fcller"}]}`))
 	for _, text := range []string{"m\u00fcller", `M\u00fcller`, `{"to":"M\u00fcller"}`, `"to": "M\u00fcller"`} {
@@ -173,7 +173,7 @@ func TestSearch(t *testing.T) {
 		}
 		path = v.Next
 	}
-	if got := strings.Join(places, " "); n < 2 || got != "retry scheduled dead queue:a/b.json" {
+	if got := strings.Join(places, " "); n < 2 || got != "retry scheduled dead queue:a/b.json held held" {
 		t.Errorf("%d parts: %s", n, got)
 	}
 }

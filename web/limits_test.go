@@ -136,6 +136,28 @@ func TestLimitsAreActedOn(t *testing.T) {
 	}
 }
 
+// A search looks at what limits hold, all of it part by part, and its addresses tell no key.
+func TestASearchFindsHeldJobs(t *testing.T) {
+	s := start(t)
+	s.limited("account", "1", planted, 120)
+	s.limited("mail", "1", "", 3)
+	page := s.get("/search?q=held119")
+	contains(t, "by id", page, "Held by account:", "held119", `href="/jobs/held119"`)
+	page = s.get("/search?q=held1")
+	contains(t, "in both", page, "Held by account:", "Held by mail", "The first 10 of")
+	var found struct{ Places []foundPlace }
+	harness.OK(t, json.Unmarshal(s.data("/search.json?q=held2"), &found))
+	count := 0
+	for _, p := range found.Places {
+		harness.Equal(t, "place", p.Place, "held")
+		count += p.Count
+	}
+	harness.Equal(t, "found", count, 1+1+10) // held2 of both, held20 to held29
+	for _, m := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		hasNot(t, "an address", m[1], planted)
+	}
+}
+
 // A limit that no process has any more is named, and can be reset away.
 func TestLimitsThatAreNotDefined(t *testing.T) {
 	s := start(t)

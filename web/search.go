@@ -2,13 +2,16 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -52,7 +55,8 @@ type hunt struct {
 	r      *request
 	filter bulk.Filter
 	began  time.Time
-	left   int // entries that may still be read
+	left   int                           // entries that may still be read
+	rules  map[string]*inspect.LimitRule // those that hold jobs, by their places
 	out    found
 	next   string // the place and the position in it to go on from; "" at the end
 }
@@ -78,6 +82,9 @@ func (r *request) search() (*page, error) {
 	}
 	if h.next != "" {
 		place, _, _ := strings.Cut(h.next, "|")
+		if strings.HasPrefix(place, heldPlace) {
+			place = "the jobs that limits hold"
+		}
 		p.Next = r.with("at", h.next)
 		p.Partial = fmt.Sprintf("Searched %s jobs in this part, as far as into %s.", words.Count(h.out.Searched), place)
 	}
@@ -96,7 +103,14 @@ func (h *hunt) run(at string) error {
 	for _, q := range queues {
 		places = append(places, "queue:"+q.Name)
 	}
-	for _, name := range places {
+	held, err := h.held()
+	if err != nil {
+		return err
+	}
+	for _, name := range append(places, held...) {
+		if strings.HasPrefix(begin, heldPlace) && strings.HasPrefix(name, heldPlace) && name > begin {
+			begin, inside = "", "" // that rule holds nothing any more
+		}
 		if begin != "" && begin != name {
 			continue
 		}
@@ -116,6 +130,21 @@ func (h *hunt) run(at string) error {
 	return nil
 }
 
+// heldPlace begins the names of the places of jobs that limits hold.
+const heldPlace = "held:"
+
+// held are the places of jobs that limits hold, in order: their names tell nothing of the keys.
+func (h *hunt) held() (places []string, err error) {
+	h.rules = map[string]*inspect.LimitRule{}
+	for rule, err := range h.r.fleet.Inspector.HeldRules(h.r.Context()) {
+		if err != nil {
+			return nil, err
+		}
+		h.rules[heldPlace+h.r.digest("limit", []byte(rule.Queue+"\x00"+rule.ID))] = rule
+	}
+	return slices.Sorted(maps.Keys(h.rules)), nil
+}
+
 // place searches one place, and returns the position in it to go on from; "" at its end.
 func (h *hunt) place(name, inside string) (rest string, err error) {
 	p := foundPlace{Place: name}
@@ -125,7 +154,19 @@ func (h *hunt) place(name, inside string) (rest string, err error) {
 		}
 	}
 	k, listed := kindOf(name)
+	rule := h.rules[name]
 	switch {
+	case rule != nil:
+		row := h.r.ruleRow(rule)
+		p.Place, p.Title, p.Href, p.When = bulk.Held, "Held by "+row.Rule, row.Href, "Pushed"
+		way := bulk.Walk{Set: rule.Jobs(), Up: true, Filter: &h.filter, After: inside, Most: h.left, Long: h.remaining()}
+		var w bulk.Walked
+		w, err = h.r.entryKeys().Walk(h.r.Context(), way, func(e bulk.Entry, at bulk.Key) bool {
+			add(func() job { return h.r.entry(e, at) })
+			return true
+		})
+		h.looked(w.Looked)
+		rest = w.Next
 	case listed:
 		p.Title, p.Href, p.When = k.Title, h.r.urlOf(k)+"?q="+url.QueryEscape(h.out.Query), k.When
 		var w bulk.Walked
