@@ -125,7 +125,7 @@ func (t *ticking) write(ctx context.Context, must bool) (same bool, err error) {
 			Msg("took away periodic jobs that the configuration of this tag no longer has")
 	}
 	if !known && !must {
-		t.d.env.Log.Warn().Str("actor", pollerPart).Int("entries", len(cfg.Periodic)).Msg("Redis had forgotten the periodic jobs: wrote them again")
+		t.d.env.Log.Warn().Str("actor", pollerPart).Int("entries", len(cfg.Periodic)).Msg("wrote the periodic jobs again: Redis had forgotten them, or Ruby's sidekiq-cron keeps its own in another namespace")
 	}
 	return same, nil
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// defaultScheduleFile is where sidekiq-cron finds its periodic jobs.
+// defaultScheduleFile is where sidekiq-cron finds its periodic jobs, beside config/sidekiq.yml.
 const defaultScheduleFile = "config/schedule.yml"
 
 // parseSchedule reads data, the text of a file of sidekiq-cron that is called name in messages, into
@@ -29,6 +29,9 @@ func (l *loader) schedule() {
 	usual := !file.scheduleNamed
 	if file.scheduleFile == "" || usual && filepath.Base(filepath.Dir(l.s.Path)) != "config" {
 		return
+	}
+	if usual {
+		file.scheduleFile = filepath.Join(filepath.Dir(l.s.Path), filepath.Base(defaultScheduleFile)) // whatever the working directory is
 	}
 	data, err := os.ReadFile(file.scheduleFile)
 	if errors.Is(err, fs.ErrNotExist) && usual {

@@ -191,14 +191,15 @@ func (s *Store) Find(ctx context.Context, name, namespace string) (*Entry, error
 
 // Save writes entries that people or a program have made: a boot does not take them away.
 func (s *Store) Save(ctx context.Context, list ...troupe.Periodic) error {
-	return s.save(ctx, "", list)
-}
-
-func (s *Store) save(ctx context.Context, tag string, list []troupe.Periodic) error {
-	space, err := s.space(ctx)
+	all, err := s.All(ctx)
 	if err != nil {
 		return err
 	}
+	return s.save(ctx, "", list, spaceOf(all))
+}
+
+// save writes entries; those that name no namespace go to space.
+func (s *Store) save(ctx context.Context, tag string, list []troupe.Periodic, space string) error {
 	cluster := redisconn.OnCluster(s.Redis)
 	for _, spec := range list {
 		if spec.Namespace == "" {
@@ -218,23 +219,19 @@ func (s *Store) save(ctx context.Context, tag string, list []troupe.Periodic) er
 	return s.changed(ctx)
 }
 
-// space is where an entry goes that names no namespace: as the entries of Ruby say.
-func (s *Store) space(ctx context.Context) (string, error) {
-	all, err := s.All(ctx)
-	if err != nil {
-		return "", err
-	}
-	old := false
+// spaceOf is where an entry goes that names no namespace: where those of Ruby are. Ruby's have a field retry since it has
+// namespaces, and keep it when troupe writes the same entry.
+func spaceOf(all []*Entry) string {
+	space := usualSpace
 	for _, e := range all {
-		if !e.Own && e.Namespace != "" {
-			return usualSpace, nil
+		if _, retry := e.fields["retry"]; e.Namespace != "" && (retry || !e.Own) {
+			return usualSpace
 		}
-		old = old || !e.Own
+		if e.Namespace == "" {
+			space = ""
+		}
 	}
-	if old {
-		return "", nil
-	}
-	return usualSpace, nil
+	return space
 }
 
 // write writes an entry. What it has had before it was written does not come again: the tick before

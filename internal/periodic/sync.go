@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,33 +19,39 @@ import (
 // before and no longer has; without a tag nothing is taken away. Entries of others stay as they
 // are. It returns the names of what it took away.
 func (s *Store) Sync(ctx context.Context, tag string, list []troupe.Periodic) (removed []string, err error) {
-	if err := s.save(ctx, tag, list); err != nil {
-		return nil, err
-	}
 	all, err := s.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r, gone := record{Digest: digest(list), At: time.Now()}, []*Entry(nil)
+	r, space, gone := record{Digest: digest(list), At: time.Now()}, spaceOf(all), []*Entry(nil)
+	list = slices.Clone(list)
 	for _, e := range all {
 		if !e.Own || e.Tag != tag {
 			continue
 		}
-		has := slices.ContainsFunc(list, func(p troupe.Periodic) bool {
+		i := slices.IndexFunc(list, func(p troupe.Periodic) bool {
 			return p.Name == e.Name && (p.Namespace == e.Namespace || p.Namespace == "")
 		})
 		switch {
-		case !has && tag != "":
+		case i < 0 && tag != "":
 			gone, removed = append(gone, e), append(removed, e.Name)
-		case has && !slices.Contains(r.Namespaces, e.Namespace):
-			r.Namespaces = append(r.Namespaces, e.Namespace)
+		case i >= 0 && list[i].Namespace == "" && e.Namespace != space && (e.Namespace == "" || e.Namespace == usualSpace):
+			gone, list[i].Disabled = append(gone, e), list[i].Disabled || e.Disabled // it moves to Ruby's
 		}
+	}
+	if err := s.save(ctx, tag, list, space); err != nil {
+		return nil, err
 	}
 	if len(gone) > 0 {
 		if err := s.Remove(ctx, gone...); err != nil {
 			return nil, err
 		}
 	}
+	for _, p := range list {
+		r.Namespaces = append(r.Namespaces, cmp.Or(p.Namespace, space))
+	}
+	slices.Sort(r.Namespaces)
+	r.Namespaces = slices.Compact(r.Namespaces)
 	text, err := job.EncodeJSON(r)
 	if err != nil {
 		return removed, err
@@ -55,16 +62,25 @@ func (s *Store) Sync(ctx context.Context, tag string, list []troupe.Periodic) (r
 	return removed, s.changed(ctx)
 }
 
-// Written tells whether Redis knows that a configuration with this tag has written its entries, and
-// whether it was this one. If Redis has forgotten, they are to be written again.
+// Written tells whether Redis has the entries of the configuration with this tag where they belong, and
+// whether it was this one that has written them. If it has not, they are to be written again: Redis has forgotten
+// them, or Ruby has come since and keeps its own in another namespace.
 func (s *Store) Written(ctx context.Context, tag string, list []troupe.Periodic) (known, same bool, err error) {
-	all, err := s.Redis.HGetAll(ctx, keys.Periodic).Result()
-	if err != nil {
+	pipe := s.Redis.Pipeline()
+	records, old, usual := pipe.HGetAll(ctx, keys.Periodic), pipe.Exists(ctx, keys.PeriodicSet("")), pipe.Exists(ctx, keys.PeriodicSet(usualSpace))
+	if _, err := pipe.Exec(ctx); err != nil {
 		return false, false, fmt.Errorf("read periodic jobs: %w", err)
 	}
-	text, known := all[tag]
+	text, known := records.Val()[tag]
 	var r record
 	_ = json.Unmarshal([]byte(text), &r)
+	if known && old.Val() > 0 && usual.Val() > 0 && slices.ContainsFunc(list, func(p troupe.Periodic) bool { return p.Namespace == "" }) {
+		all, err := s.All(ctx)
+		if err != nil {
+			return false, false, err
+		}
+		known = slices.Contains(r.Namespaces, spaceOf(all))
+	}
 	return known, r.Digest == digest(list), nil
 }
 
