@@ -73,6 +73,18 @@ func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
 	harness.Equal(t, "ahead after a stop", p.Units, 0)
 }
 
+// A mean of the old rate and the new one would take several windows to get there. The first window begins at the old rate.
+func TestTheLookAheadFollowsFasterJobsAtOnce(t *testing.T) {
+	p := NewLookAhead(1<<20, true)
+	now := time.Now()
+	p.work(&now, 10_000, 100*time.Millisecond, 100*time.Microsecond)
+	harness.Equal(t, "ahead", p.Units, 20)
+	p.work(&now, 200_000, windowTime+time.Millisecond, 100*time.Microsecond)
+	if p.Units < 250 {
+		t.Errorf("%d ahead after a window of jobs twenty times as fast", p.Units)
+	}
+}
+
 func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
 	p := NewLookAhead(1<<30, true)
 	for want := 2000; want > 10; want /= 2 {
