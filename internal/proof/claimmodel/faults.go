@@ -258,10 +258,7 @@ func (w *World) fallBackOne() {
 func (w *World) spoil() {
 	keys := []string{"retry", "dead"}
 	for _, q := range w.queues {
-		keys = append(keys, queueKey(q))
-		if l := w.limit(q); l != nil {
-			keys = append(keys, l.Slots, l.Held)
-		}
+		keys = append(append(keys, queueKey(q)), w.limit(q).keys()...)
 	}
 	key := keys[w.pick(len(keys))]
 	m := w.masterOfKey(key)

@@ -48,6 +48,14 @@ func (w *World) limit(queue string) *Limit {
 	}}
 }
 
+// keys are those of a limit.
+func (l *Limit) keys() []string {
+	if l == nil {
+		return nil
+	}
+	return []string{l.Slots, l.Held}
+}
+
 // slots reads those that have not ended.
 func (c *call) slots(l *Limit) map[string]int {
 	live := map[string]int{}
