@@ -114,6 +114,37 @@ func TestARateIsKept(t *testing.T) {
 	})
 }
 
+// Jobs of a call ask together before their runs, and those that are given back since no worker has time leave again.
+func TestJobsAskAheadOfTheirRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var r troupe.Registry
+		blocked, end := make(chan struct{}), make(chan struct{})
+		troupe.HandleClass(&r, "C", troupe.HandlerFunc(func(_ context.Context, p *troupe.Payload) error {
+			time.Sleep(100 * time.Microsecond)
+			if string(p.Args()) == "[299]" {
+				close(blocked)
+				<-end
+			}
+			return nil
+		}), troupe.Options{Limits: []troupe.Limit{{Name: "all", AtOnce: 1000}}})
+		for i := range 600 {
+			_, err := client.New(mem.Client).PushClass(ctx, "C", []any{i})
+			harness.OK(t, err)
+		}
+		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 1}}})
+		<-blocked
+		if n := len(slotsOf(mem.Client, "all")); n < 2 {
+			t.Errorf("%d jobs have slots while one runs: none has asked ahead", n)
+		}
+		k.Await("the others are given back", func() bool { return len(slotsOf(mem.Client, "all")) == 1 })
+		close(end)
+		k.Await("all done", func() bool { return k.Stats().Processed == 600 && k.Stats().Busy == 0 })
+		k.Stop()
+		harness.Equal(t, "slots left", len(slotsOf(mem.Client, "all")), 0)
+	})
+}
+
 // slotsOf are who has a slot of a rule.
 func slotsOf(rdb redis.UniversalClient, rule string) []string {
 	return rdb.ZRange(ctx, keys.Slots("troupe:", rule), 0, -1).Val()

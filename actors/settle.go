@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/event"
@@ -110,7 +111,11 @@ func (c *capsule) takeBack(ws []*work.Item) []*work.Move {
 func (c *capsule) giveBack(ws []*work.Item) []*work.Move {
 	moves := make([]*work.Move, 0, len(ws))
 	for _, w := range ws {
-		moves = append(moves, work.NewMove(w, fetch.Move{To: fetch.ToQueue}))
+		m := fetch.Move{To: fetch.ToQueue}
+		if r, ok := w.Job.(*run.Run); ok {
+			m.Effects = r.GivenBack()
+		}
+		moves = append(moves, work.NewMove(w, m))
 	}
 	if len(moves) > 0 {
 		c.settler.Submit(moves...)

@@ -97,7 +97,9 @@ func (in *intake) askedInVain(want int) {
 // once.
 func (in *intake) receive(got []fetch.Unit, want int, took time.Duration) {
 	c := in.c
-	items := run.Items(got, c.system.wire, time.Now())
+	now := time.Now()
+	items := run.Items(got, c.system.wire, now)
+	c.runs.AskAhead(items, now)
 	size := 0
 	for _, u := range got {
 		size += len(u.Payload)

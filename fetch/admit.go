@@ -11,6 +11,9 @@ import (
 // asks tells whether a move asks the limits of its job.
 func (m *Move) asks() bool { return m.To == ToStay && m.Effects != nil && m.Effects.Rules != nil }
 
+// askAgain is admit's reply for a job that asked ahead and was not let in.
+const askAgain = " "
+
 // askingFirst separates the moves that ask from the others.
 func askingFirst(moves []Move) (asking, others []Move) {
 	for i := range moves {
@@ -41,6 +44,10 @@ func (p *index) admit(ctx context.Context, moves []Move) error {
 		}
 		reply, err := p.call(ctx, admitScript, names, args, func() {
 			for i := range todo {
+				if todo[i].Effects.Rules.Ahead { // of those the lists tell nothing
+					todo[i].Stay.Again = true
+					continue
+				}
 				todo[i].Stay.Done, todo[i].l.mustRead = true, true
 				if at := todo[i].l.find(todo[i].n); at >= 0 {
 					todo[i].l.inHand[at].unsure = true
@@ -62,7 +69,13 @@ func (p *index) admit(ctx context.Context, moves []Move) error {
 			return fmt.Errorf("admit: %d replies for %d jobs", len(reply), len(todo))
 		}
 		for i, by := range reply {
-			if todo[i].Stay.Done, todo[i].Stay.Held = by == "", by; by != "" {
+			switch stay := todo[i].Stay; by {
+			case "":
+				stay.Done = true
+			case askAgain:
+				stay.Again = true
+			default:
+				stay.Done, stay.Held = false, by
 				p.dropLocked(todo[i].l, todo[i].n)
 			}
 		}
@@ -81,9 +94,9 @@ func (p *index) asking(moves []Move) (todo []moving) {
 		switch {
 		case !ok:
 			m.Stay.Done = false
-		case !m.Stay.Done && !seen[m.Unit.Receipt]:
+		case !m.Stay.Done && !m.Stay.Again && !seen[m.Unit.Receipt]:
 			seen[m.Unit.Receipt] = true
-			todo = append(todo, moving{Move: m, l: l, n: n, large: len(m.Unit.Payload) >= largeJob && !l.inHand[l.find(n)].whole})
+			todo = append(todo, moving{Move: m, l: l, n: n, large: len(m.Unit.Payload) >= largeJob && !m.Effects.Rules.Ahead && !l.inHand[l.find(n)].whole})
 		}
 	}
 	return todo
@@ -99,18 +112,23 @@ func (p *index) askArgs(todo []moving) (names []string, args []any, err error) {
 		if m.Unit.Suspect {
 			list, known = p.slot.Suspects(m.Unit.Queue), ""
 		}
-		header, err := r.Header(list, known)
-		if err != nil {
-			return nil, nil, err
-		}
-		name, job, force := "", any(m.Unit.Payload), ""
-		if m.large {
+		name, job, how := "", any(m.Unit.Payload), ""
+		switch {
+		case r.Ahead:
+			how, job = "ahead", ""
+		case m.large:
 			name, job = nameOf(m.Unit.Payload), ""
 		}
 		if r.Force {
-			force = "1"
+			how = "force"
 		}
-		args = append(args, numberOf(&names, m.l.key)+1, m.l.field, name, job, r.JID, strconv.FormatFloat(r.Age, 'f', 6, 64), header, force, len(r.IDs))
+		var header []byte
+		if !r.Ahead {
+			if header, err = r.Header(list, known); err != nil {
+				return nil, nil, err
+			}
+		}
+		args = append(args, numberOf(&names, m.l.key)+1, m.l.field, name, job, r.JID, strconv.FormatFloat(r.Age, 'f', 6, 64), header, how, len(r.IDs))
 		for _, id := range r.IDs {
 			args = append(args, id)
 		}

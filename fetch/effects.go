@@ -53,6 +53,8 @@ type Stay struct {
 	Done bool
 	// Held is the rule that holds the unit now, of one that asked its rules; "" if that is not known, since the reply was lost.
 	Held string
+	// Again: it asked ahead (job.Rules), and is to ask again when it starts. Done is false.
+	Again bool
 }
 
 // Size is the number of bytes of the effects; 0 of nil.

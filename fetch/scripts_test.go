@@ -197,7 +197,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 				name, job = nameOf([]byte(job)), ""
 			}
 			c.add(c.key(listOf(field)), field, name, job, jobGen.Draw(t, "jid"), rapid.SampledFrom([]string{"1", "1699999999.5"}).Draw(t, "age"),
-				`["queue:a","a","j1","one"]`, rapid.SampledFrom([]string{"", "", "1"}).Draw(t, "force"), len(rules))
+				`["queue:a","a","j1","one"]`, rapid.SampledFrom([]string{"", "", "force", "ahead", "ahead"}).Draw(t, "how"), len(rules))
 			c.add(anys(rules)...)
 		}
 		return c

@@ -216,6 +216,27 @@ var limitOps = []lostOp{
 		equal(r.t, "held", r.held("two"), []string{"a 2", "a 3", "a 4", "a 5"})
 		r.releaseAll("two", h, 2)
 	}},
+	{"ask ahead", func(r *rig, f fetch.Fetcher, h *tally) {
+		r.limit("twenty", "20")
+		for _, ahead := range []bool{true, false} {
+			var asks []fetch.Move
+			for _, u := range h.inHand {
+				m := r.ask(u, "twenty")
+				m.Effects.Rules.Ahead = ahead
+				asks = append(asks, m)
+			}
+			r.eventually("ask", func(ctx context.Context) error {
+				_, err := f.Settle(ctx, asks)
+				return err
+			})
+			for _, m := range asks {
+				if !m.Stay.Done && (!ahead || !m.Stay.Again) {
+					r.t.Errorf("%q asked, ahead %v: %+v", m.Unit.Payload, ahead, *m.Stay)
+				}
+			}
+		}
+		equal(r.t, "slots", r.slots("twenty"), payloads(h.inHand))
+	}},
 	{"leave", func(r *rig, f fetch.Fetcher, h *tally) {
 		r.limit("two", "2")
 		var asks []fetch.Move

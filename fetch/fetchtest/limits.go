@@ -21,6 +21,7 @@ func Limits(t *testing.T, h Harness) {
 		"a slot that is kept":    keptSlot,
 		"a run that goes on":     renamedSlot,
 		"room in any case":       forcedSlot,
+		"ahead of the run":       askedAhead,
 		"a queue that refuses":   refusedHeld,
 		"a limit that is not":    noLimit,
 		"keys of the wrong type": spoiledLimit,
@@ -274,4 +275,47 @@ func forcedSlot(r *rig) {
 	equal(r.t, "slots", r.slots("one"), names)
 	r.settle(f, r.leaving(first[0]), r.leaving(second[0]))
 	r.close(f)
+}
+
+// askedAhead: a unit that asks ahead is let in while more than half of the limit is free, or its only slot. Else nothing happens to
+// it: it is not held, and asks again.
+func askedAhead(r *rig) {
+	r.limit("six", "6")
+	r.limit("one", "1")
+	r.limit("often", "6 1000")
+	names := r.push("a", 16)
+	f := r.fetcher(fetch.Strict{"a"})
+	units := r.take(f, 16)
+	ahead := func(units []fetch.Unit, rules ...string) (in []string) {
+		r.t.Helper()
+		var moves []fetch.Move
+		for _, u := range units {
+			m := r.ask(u, rules...)
+			m.Effects.Rules.Ahead = true
+			moves = append(moves, m)
+		}
+		r.settle(f, moves...)
+		for _, m := range moves {
+			if m.Stay.Done {
+				in = append(in, string(m.Unit.Payload))
+			}
+			if m.Stay.Again == m.Stay.Done || m.Stay.Held != "" {
+				r.t.Errorf("%q: %+v", m.Unit.Payload, *m.Stay)
+			}
+		}
+		return in
+	}
+	equal(r.t, "let in ahead while more than half is free", ahead(units[:5], "six"), names[:3])
+	equal(r.t, "slots", r.slots("six"), names[:3])
+	equal(r.t, "held", r.held("six"), nil)
+	equal(r.t, "let in ahead by the only slot", ahead(units[5:7], "one"), names[5:6])
+	equal(r.t, "let in ahead by a rate", ahead(units[7:12], "often"), names[7:10])
+	equal(r.t, "let in ahead by all rules or none", ahead(units[12:13], "often", "missing"), nil)
+	again, in := r.asks(f, units[3:5], "six")
+	equal(r.t, "let in once they ask again", in, names[3:5])
+	more, in := r.asks(f, units[13:16], "six")
+	equal(r.t, "let in of the others", in, names[13:14])
+	equal(r.t, "held", r.held("six"), names[14:])
+	r.settle(f, r.leaving(again[0]), r.leaving(more[0]))
+	equal(r.t, "let in ahead past who waits", ahead(units[12:13], "six"), nil)
 }

@@ -1,17 +1,19 @@
 -- admit asks the limits of jobs in hand: one that all its rules let in stays in progress, with slots; another one is held by
--- the first rule that does not. Behind enter and rules.
+-- the first rule that does not. One that asks ahead of its run stays without slots in place of that, unless more than half of what
+-- a rule allows is free, or its only slot. Behind enter and rules.
 --
 -- KEYS[2..] lists
 -- ARGV[3]  BASE, ARGV[4] seconds that a slot lives
 -- ARGV[5..] jobs, each of them: number of the key of its list; its field; the name of a large job that is not sent, else ''; the
---          job; its jid; its age, as enqueued_at; its HEADER; '1' if there is room for it in any case; number of its rules; these
+--          job; its jid; its age, as enqueued_at; its HEADER; 'force' if there is room for it in any case, 'ahead' if it asks ahead: then
+--          there is neither job nor HEADER; number of its rules; these
 --
--- Returns for each job '' if it stays, else the rule that holds it. Errors: ABSENT if a large job is to be sent, REFUSED if a key of
+-- Returns for each job '' if it is let in, ' ' if it is to ask again, else the rule that holds it. Errors: ABSENT if a large job is to be sent, REFUSED if a key of
 -- a rule cannot be written. Then no job is held; slots that were given are given again by the next call.
 
 local jobs, at, life = {}, 5, tonumber(ARGV[4])
 while at <= #ARGV do
-  local j = {list = KEYS[tonumber(ARGV[at])], field = ARGV[at + 1], job = ARGV[at + 3], jid = ARGV[at + 4], age = ARGV[at + 5], header = ARGV[at + 6], force = ARGV[at + 7] == '1'}
+  local j = {list = KEYS[tonumber(ARGV[at])], field = ARGV[at + 1], job = ARGV[at + 3], jid = ARGV[at + 4], age = ARGV[at + 5], header = ARGV[at + 6], force = ARGV[at + 7] == 'force', ahead = ARGV[at + 7] == 'ahead'}
   if ARGV[at + 2] ~= '' then
     j.job = known(j.list, ARGV[at + 2])
     if not j.job then return redis.error_reply('ABSENT') end
@@ -31,16 +33,17 @@ for i = 1, asked do
   end
 end
 
-local out, held, last = {}, {}, stamp(now() + life)
+local out, held, last = {}, {}, ending(life)
 for i, j in ipairs(jobs) do
   local by, mine = nil, {}
   for k, r in ipairs(j) do
     local plenty = not r.every and not r.busy and room(r) > #jobs -- then it does not matter
     mine[k] = not plenty and (r.slotsOf[j.jid] or has(r, j.jid))
-    if not by and not j.force and not mine[k] and (r.busy or room(r) <= 0) then by = r end
+    local free = j.ahead and r.limit > 1 and r.limit / 2 or 0
+    if not by and not j.force and not mine[k] and (r.busy or room(r) <= free) then by = r end
   end
-  out[i] = by and by.id or ''
-  if by then
+  out[i] = by and (j.ahead and ' ' or by.id) or ''
+  if by and not j.ahead then
     by.busy = true
     held[#held + 1] = {by, i}
   end

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,9 @@ type Rules struct {
 	// forgotten.
 	Lease time.Duration
 	Force bool
+	// Ahead: it asks before its run is to start, with its jid alone. It is let in if more than half of what a rule allows
+	// is free, or its only slot, and else is to ask again.
+	Ahead bool
 	// Of another move, which ends the slots: they live for so long more, for a job that comes again at once; or they are of
 	// another name, for a run that was given up and goes on.
 	Keep time.Duration
@@ -273,7 +277,7 @@ func RenewSlots(ctx context.Context, rdb redis.UniversalClient, jobs []*Rules, l
 	for _, r := range jobs {
 		for i, key := range r.Slots {
 			if key != "" {
-				score := float64(now.Add(life).UnixMicro()) / 1e6
+				score := math.Ceil(float64(now.Add(life).UnixMicro()) / 1e6) // see rules.lua
 				all = append(all, slot{r, i, pipe.ZAddArgs(ctx, key, redis.ZAddArgs{XX: true, Ch: true, Members: []redis.Z{{Score: score, Member: cmp.Or(r.As, r.JID)}}})})
 				if !kept[key] {
 					kept[key] = true

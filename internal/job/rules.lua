@@ -4,7 +4,8 @@
 -- the slot of their queue.
 -- BASElimits      hash: NAME -> 'N' (so many at once) or 'DEPTH SECONDS' (one in so many seconds, after a pause DEPTH); words
 --                 may follow. A limit that is not there lets nobody in
--- BASEslots:RULE  zset: jid -> when its slot ends, in seconds; of a rate those that were let in and have not started yet
+-- BASEslots:RULE  zset: jid -> when its slot ends, in whole seconds, which are cheap to compare; of a rate those that were let
+--                 in and have not started yet
 -- BASErate:RULE   when all tokens of a rate are back, in seconds
 -- BASEheld:RULE   zset of the jobs that the rule holds: 'SEQ HEADER\nBYTES', the oldest first. HEADER is a JSON array: key of
 --                 the list that the job goes to, name of the queue if it may be new to the set of all queues, else '', jid, rules
@@ -21,6 +22,9 @@ local function now()
 end
 
 local function stamp(seconds) return string.format('%.6f', seconds) end
+
+-- ending is when a slot ends that lives for so many seconds.
+local function ending(seconds) return string.format('%.0f', math.ceil(now() + seconds)) end
 
 local function numeric(reply) return type(reply) ~= 'table' and tonumber(reply or nil) or 0 end
 
@@ -143,7 +147,7 @@ local function letIn(r, most, force)
             o.n = o.n - 1
             if o.every then spend(o, 1) end
           end
-          give(o, {stamp(now() + 60), what[3]})
+          give(o, {ending(60), what[3]})
         end
         ready[#ready + 1] = {some[i], what, bytes, all}
       end
@@ -170,9 +174,9 @@ local function leave(base, ids, jid, seconds, as)
     local r = rule(base, id)
     r.left = r.left or {}
     if as ~= '' then
-      if pcall('ZREM', r.slots, jid) == 1 then pcall('ZADD', r.slots, stamp(now() + seconds), as) end
+      if pcall('ZREM', r.slots, jid) == 1 then pcall('ZADD', r.slots, ending(seconds), as) end
     elseif seconds > 0 then
-      pcall('ZADD', r.slots, 'XX', stamp(now() + seconds), jid)
+      pcall('ZADD', r.slots, 'XX', ending(seconds), jid)
     else
       r.left[#r.left + 1] = jid
     end

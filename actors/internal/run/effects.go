@@ -78,12 +78,12 @@ func (r *Run) Lock() *job.Lock {
 // for so long after that time if the job goes on, or is freed, and the end of its slots. nil for nothing.
 func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effects {
 	var lock *job.Lock
-	var rules *job.Rules
 	if r.own != nil {
-		lock, rules = r.own.lock, r.own.rules.Load()
-		if rules == nil && r.own.limits != nil && r.payload != nil { // it ends without a run, and may have been let in
-			rules, _ = r.rules()
-		}
+		lock = r.own.lock
+	}
+	rules := r.leaves()
+	if rules == nil && r.own != nil && r.own.limits != nil && r.payload != nil { // it ends without a run, and may have been let in
+		rules, _ = r.rules()
 	}
 	if len(pushes) == 0 && lock == nil && rules == nil {
 		return nil

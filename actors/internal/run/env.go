@@ -43,6 +43,7 @@ type Env struct {
 	Reaches func(queue, key string) error
 	Cluster bool // Redis is one
 
+	Limited     bool                      // some class or queue has limits
 	QueueLimits map[string][]troupe.Limit // Config.QueueLimits
 	SlotLife    time.Duration             // that a slot of a limit lives without a sign of life
 	MaxAge      time.Duration             // of what a limit has answered, when its job starts
@@ -65,6 +66,7 @@ type Env struct {
 	foreign      foreign
 	heldBack     atomic.Int64
 	unresponsive unresponsive
+	vain         vain
 }
 
 // Slot is where a run takes place, one of the Concurrency of a capsule.

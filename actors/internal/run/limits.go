@@ -7,11 +7,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -21,44 +19,39 @@ import (
 // takes it next.
 const requeuedSlot = 10 * time.Second
 
-// limits are those of the job's class and queue; nil without any.
-func (r *Run) limits() (all []*troupe.Limit) {
-	if r.handler != nil {
-		for i := range r.handler.options.Limits {
-			all = append(all, &r.handler.options.Limits[i])
-		}
-	}
-	if len(r.env.QueueLimits) > 0 {
-		of := r.env.QueueLimits[r.w.Unit.Queue]
-		for i := range of {
-			all = append(all, &of[i])
-		}
-	}
-	return all
-}
-
-// admitted asks the limits of the job; false if it is not to start.
+// admitted asks the limits of the job, unless that was done ahead; false if it is not to start.
 func (r *Run) admitted() bool {
 	if r.own.limits == nil {
 		return true
 	}
-	rules, err := r.rules()
-	if err != nil {
-		r.err = err
-		return false
+	q := r.asked.Load()
+	if q == nil || q.refused(r.env) {
+		rules, err := r.rules()
+		if err != nil {
+			r.err = err
+			return false
+		}
+		own := newAdmission(r.w, rules)
+		if !r.asked.CompareAndSwap(q, own) { // it was asked ahead meanwhile
+			return r.admitted()
+		}
+		q = own
+		r.env.Settler.Submit(q.move)
 	}
-	asked := time.Now()
-	move := r.ask(rules)
-	<-move.Done
-	for ; move.Err == nil && move.Stay.Done && age(asked) > r.env.MaxAge; <-move.Done { // it may be another process's job by now
-		asked = time.Now()
-		move = r.ask(rules)
+	move := q.answer()
+	for move.Err == nil && move.Stay.Done && age(q.at) > r.env.MaxAge { // it may be another process's job by now
+		rules := *q.rules
+		rules.Ahead = false
+		q = newAdmission(r.w, &rules)
+		r.asked.Store(q)
+		r.env.Settler.Submit(q.move)
+		move = q.answer()
 	}
 	switch {
 	case move.Err != nil || move.Result == fetch.NotMine:
 		r.payload = nil
 	case move.Stay.Done:
-		r.own.rules.Store(rules)
+		r.own.rules.Store(q.rules)
 		return true
 	default:
 		r.sent, r.own.holder = job.Held, move.Stay.Held
@@ -79,23 +72,7 @@ func (r *Run) rules() (rules *job.Rules, err error) {
 			err = fmt.Errorf("the key of a limit: %w", &troupe.PanicError{Value: v})
 		}
 	}()
-	base := keys.LimitBase(r.w.Unit.Queue, r.env.Cluster)
-	if rules, err = job.RulesOf(r.payload, base, r.own.limits...); err != nil {
-		return nil, err
-	}
-	age, ok := r.payload.Time("enqueued_at")
-	if !ok {
-		age = r.started
-	}
-	rules.Age, rules.Lease = float64(age.UnixMicro())/1e6, r.env.SlotLife
-	return rules, nil
-}
-
-// ask has the settler ask rules.
-func (r *Run) ask(rules *job.Rules) *work.Move {
-	move := work.NewMove(r.w, fetch.Move{To: fetch.ToStay, Stay: &fetch.Stay{}, Effects: &fetch.Effects{Rules: rules}})
-	r.env.Settler.Submit(move)
-	return move
+	return r.env.rulesOf(r.payload, r.w.Unit.Queue, r.own.limits, r.started)
 }
 
 // heldBy ends the run of a job that a limit holds: it is in Redis, and not in progress any more.
@@ -122,7 +99,7 @@ func (r *Run) Rules() *job.Rules {
 // Enter takes slots again that Redis has forgotten, if the job still runs and is ours.
 func (r *Run) Enter(rules *job.Rules) {
 	if r.Rules() != nil {
-		r.ask(rules)
+		r.env.Settler.Submit(newAdmission(r.w, rules).move)
 	}
 }
 

@@ -47,7 +47,8 @@ type Run struct {
 	listed atomic.Bool // as unresponsive
 
 	iteration *iteration // nil if the job is not iterable
-	own       *own       // nil if the job has no fields that only troupe writes
+	own       *own       // nil if the job has no fields that only troupe writes, and no limits
+	asked     atomic.Pointer[admission]
 }
 
 // own is of a job with fields that only troupe writes: few have any, and each job pays for the size of a Run.
@@ -217,7 +218,7 @@ func (r *Run) perform() {
 		r.handler, ok = r.env.Classes[troupe.AnyClass]
 	}
 	r.job.r = r
-	if limits := r.limits(); limits != nil || job.HasOwn(r.w.Unit.Payload) {
+	if limits := r.env.limits(r.handler, r.w.Unit.Queue); limits != nil || job.HasOwn(r.w.Unit.Payload) {
 		r.own = &own{limits: limits}
 	}
 	defer r.job.Cancel(nil)
