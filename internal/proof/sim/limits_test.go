@@ -36,6 +36,7 @@ const (
 	slotLife   = max(lease, 3*limitsBeat) + 15*time.Second // of a slot without a sign of life
 	onItsWay   = time.Minute                               // of the slot of a job that was let in
 	heldFor    = 2 * time.Second                           // a job beside a free slot
+	untold     = 6 * time.Second                           // likewise, if a fault may have taken from the leader what it is told
 	places     = 3                                         // by which a job of a key may pass others
 )
 
@@ -176,6 +177,11 @@ func (b *book) settled(d time.Duration) bool {
 		last = later(last, p.faulted)
 	}
 	return time.Since(last) > d
+}
+
+// calm reports whether nothing has happened at all.
+func (b *book) calm() bool {
+	return b.w.loading.IsZero() && b.w.refusing.IsZero() && b.w.full.IsZero() && !slices.ContainsFunc(b.w.all, func(p *process) bool { return !p.faulted.IsZero() })
 }
 
 // lookAtLimits compares what a command has changed of slots and held jobs with what it may.
@@ -386,7 +392,7 @@ func (b *book) lookAtHeld(r *rule, words []string) {
 		r.free = time.Time{}
 	case r.free.IsZero():
 		r.free = time.Now()
-	case time.Since(r.free) > heldFor:
+	case time.Since(r.free) > untold || time.Since(r.free) > heldFor && b.calm():
 		b.fails(r, "%d jobs are held for %s beside a free slot, %v", len(r.held), time.Since(r.free), sortedKeys(r.slots))
 	}
 }
