@@ -34,7 +34,7 @@ type Limit struct {
 const (
 	limitsBeat = 2 * time.Second                           // between two beats
 	slotLife   = max(lease, 3*limitsBeat) + 15*time.Second // of a slot without a sign of life
-	onItsWay   = time.Minute                               // of the slot of a job that was let in
+	onItsWay   = time.Minute                               // of the slot of a job that was let in; both end with a whole second
 	heldFor    = 2 * time.Second                           // a job beside a free slot
 	untold     = 6 * time.Second                           // likewise, if a fault may have taken from the leader what it is told
 	places     = 3                                         // by which a job of a key may pass others
@@ -270,7 +270,7 @@ func (b *book) lookAtSlots(r *rule, o *owner, words []string, before map[string]
 			b.fails(r, "%s has a slot", member)
 			continue
 		}
-		if ends := time.Duration((r.slots[member] - seconds(time.Now())) * 1e9); ends > onItsWay+time.Millisecond {
+		if ends := time.Duration((r.slots[member] - seconds(time.Now())) * 1e9); ends > onItsWay+time.Second {
 			b.fails(r, "the slot of %s ends in %s", s.name, ends)
 		}
 		switch {
@@ -281,7 +281,7 @@ func (b *book) lookAtSlots(r *rule, o *owner, words []string, before map[string]
 			if script(words) == "settle" && b.claims(o, before[s.name]) > b.claims(o, b.where[s.name]) && !o.stopping && s.copies == 0 && !named && o.healthyOwner() {
 				b.fails(r, "%s has left, and keeps its slot", s.name)
 			}
-		case time.Since(r.gone[member]) > onItsWay+slotLife || time.Since(r.gone[member]) > slotLife+limitsBeat && !s.ruby:
+		case time.Since(r.gone[member]) > onItsWay+slotLife+time.Second || time.Since(r.gone[member]) > slotLife+limitsBeat+time.Second && !s.ruby:
 			b.fails(r, "%s is gone for %s, and keeps its slot", s.name, time.Since(r.gone[member]))
 		}
 	}
