@@ -80,7 +80,7 @@ func HandleIterable[A Args, C, T any](
 	case len(opts) == 1:
 		h.opts = opts[0]
 	}
-	handle(r, h.perform, true, []Options{h.opts.Options})
+	handle(r, h.perform, Entry{Iterable: true}, []Options{h.opts.Options})
 }
 
 // YieldSlice yields a slice from the index cursor on, nil for all of it: the

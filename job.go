@@ -48,6 +48,18 @@ type Job[A Args] struct {
 	// Payload is the whole record, for fields that Args does not show, such as the times
 	// "created_at" and "enqueued_at". It is the handler's own copy.
 	Payload *Payload
+
+	ctx context.Context
+}
+
+// Context returns the context of this run of the job: in a handler of Handle the one that it gets, and in one of HandleMany
+// that of this job alone, in which client.Within pushes with its ack, and which ends when this job is cancelled. It is
+// context.Background for a job that no handler has got.
+func (j *Job[A]) Context() context.Context {
+	if j.ctx == nil {
+		return context.Background()
+	}
+	return j.ctx
 }
 
 // JobInfo is what the daemon knows about a running job beside its payload.
@@ -85,17 +97,23 @@ func newArgs[A Args]() A {
 // on a later retry.
 func adapt[A Args](fn func(context.Context, *Job[A]) error) Handler {
 	return HandlerFunc(func(ctx context.Context, p *Payload) error {
-		job := &Job[A]{JID: p.JID(), Attempt: p.Failures() + 1, Payload: p}
-		if info, ok := JobInfoFrom(ctx); ok {
-			job.Queue = info.Queue
-		} else {
-			job.Queue = p.Queue()
-		}
+		job := newJob[A](ctx, p)
 		if err := DecodeArgs(p.Args(), &job.Args); err != nil {
 			return err
 		}
 		return fn(ctx, job)
 	})
+}
+
+// newJob makes the job of a run, without its arguments.
+func newJob[A Args](ctx context.Context, p *Payload) *Job[A] {
+	job := &Job[A]{JID: p.JID(), Attempt: p.Failures() + 1, Payload: p, ctx: ctx}
+	if info, ok := JobInfoFrom(ctx); ok {
+		job.Queue = info.Queue
+	} else {
+		job.Queue = p.Queue()
+	}
+	return job
 }
 
 // Handler performs one job. A nil error means done; any other is an outcome

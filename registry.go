@@ -40,6 +40,9 @@ type Entry struct {
 	// Iterable: registered with HandleIterable; the daemon keeps the
 	// Iteration of its jobs.
 	Iterable bool
+
+	// Collect is that of HandleMany, with its defaults; the zero value for other handlers.
+	Collect Collect
 }
 
 // Chain returns the handler inside its class's own middleware inside outer, of which the first
@@ -88,10 +91,11 @@ const (
 // handler already, an A that cannot be mapped to arguments (see Args), or
 // options that are out of range or contradict each other.
 func Handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, opts ...Options) {
-	handle(r, fn, false, opts)
+	handle(r, fn, Entry{}, opts)
 }
 
-func handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, iterable bool, opts []Options) {
+// handle adds e with fn as its handler.
+func handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, e Entry, opts []Options) {
 	t := reflect.TypeFor[A]()
 	if t.Kind() == reflect.Interface {
 		panic(fmt.Sprintf("troupe: Handle: %v is an interface, not a type of arguments", t))
@@ -111,7 +115,8 @@ func handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, iterab
 	if err != nil {
 		panic(fmt.Sprintf("troupe: Handle: %v", err))
 	}
-	r.add(Entry{Class: class, Handler: adapt(fn), Options: defaults, Iterable: iterable}, opts)
+	e.Class, e.Handler, e.Options = class, adapt(fn), defaults
+	r.add(e, opts)
 }
 
 // HandleClass registers a raw handler, which reads the payload itself, with the
@@ -144,6 +149,11 @@ func (r *Registry) add(e Entry, opts []Options) {
 			panic(fmt.Sprintf("troupe: Handle: class %q: %v", e.Class, err))
 		}
 		e.Options = e.Options.under(o)
+	}
+	if e.Collect != (Collect{}) {
+		if err := e.Collect.validate(e.Options.Timeout); err != nil {
+			panic(fmt.Sprintf("troupe: HandleMany: class %q: %v", e.Class, err))
+		}
 	}
 	if _, set := e.Options.Take.Percent(); e.Options.RestQueue != "" && !set {
 		panic(fmt.Sprintf("troupe: Handle: class %q: RestQueue is %q, expected none without Take", e.Class, e.Options.RestQueue))

@@ -98,7 +98,7 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 func (d *Daemon) renewLocks(ctx context.Context) {
 	var locks []*job.Lock
 	for _, c := range d.capsules {
-		for _, w := range c.pool.working() {
+		for _, w := range c.pool.inHand() {
 			if r, ok := w.Job.(*run.Run); ok {
 				if lock := r.Lock(); lock != nil {
 					locks = append(locks, lock)
@@ -114,6 +114,9 @@ func (d *Daemon) renewLocks(ctx context.Context) {
 	}
 	d.env.Outage.OK(part)
 }
+
+// maxShown is how many jobs of a capsule a beat shows, collected ones among them: those that have a slot are shown in any case.
+const maxShown = 1000
 
 // noteBeat notes that a beat is over.
 func (d *Daemon) noteBeat(err error) {
@@ -150,14 +153,18 @@ func (d *Daemon) beatState() beat.State {
 		}
 	}
 	for _, c := range d.capsules {
-		for at, w := range c.pool.working() {
+		for i, w := range c.pool.inHand() {
 			ref := w.Job.Ref()
 			r, ok := w.Job.(*run.Run)
-			if ref.Started.IsZero() || !ok {
+			if ref.Started.IsZero() || !ok || w.left && i >= maxShown {
 				continue
 			}
+			tid := c.cfg.Name + "-" + strconv.Itoa(w.slot.index)
+			if w.left {
+				tid += "-" + ref.JID
+			}
 			s.Work = append(s.Work, beat.Work{
-				TID: c.cfg.Name + "-" + strconv.Itoa(at.index), Queue: w.Unit.Queue, Payload: r.Shown(), RunAt: ref.Started,
+				TID: tid, Queue: w.Unit.Queue, Payload: r.Shown(), RunAt: ref.Started,
 			})
 		}
 	}

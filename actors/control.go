@@ -38,14 +38,14 @@ func (d *Daemon) Cancel(jid string) bool {
 // cancelRunning ends the context of a job that runs here.
 func (d *Daemon) cancelRunning(jid string) (found bool) {
 	for _, c := range d.capsules {
-		for s, w := range c.pool.working() {
+		for _, w := range c.pool.inHand() {
 			ref := w.Job.Ref()
 			if ref.JID != jid || ref.Started.IsZero() {
 				continue
 			}
 			found = true
 			w.Job.Interrupt(troupe.ErrCancelled)
-			c.events.publish(event.JobCancelled{JobEvent: event.JobEvent{At: time.Now(), Actor: s.path, Capsule: c.cfg.Name, Job: ref}})
+			c.events.publish(event.JobCancelled{JobEvent: event.JobEvent{At: time.Now(), Actor: w.slot.path, Capsule: c.cfg.Name, Job: ref}})
 			d.env.Log.Warn().Str("jid", ref.JID).Str("class", ref.Class).Str("capsule", c.cfg.Name).Msg("a job is cancelled on demand")
 		}
 	}

@@ -258,7 +258,9 @@ func (in *intake) endWaitLocked() {
 func (in *intake) exclude(on bool) {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()
-	in.excluded = on
+	if in.excluded = on; on {
+		in.c.pool.flushLocked()
+	}
 	in.wakeLocked()
 }
 

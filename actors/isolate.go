@@ -166,6 +166,7 @@ func (c *capsule) takeSuspect() *work.Item {
 	}
 	c.traffic.Fetched(time.Since(began), 1, func(int) string { return u.Queue })
 	ws := run.Items([]fetch.Unit{*u}, c.system.wire, time.Now())
+	ws[0].Suspect = true
 	if !c.pool.addOne(ws) {
 		c.giveBack(ws)
 		return nil

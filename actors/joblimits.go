@@ -140,7 +140,10 @@ func (d *Daemon) limitedRuns() map[*job.Rules]*run.Run {
 	runs := map[*job.Rules]*run.Run{}
 	for _, c := range d.capsules {
 		_, given := c.runs.Unresponsive()
-		for _, w := range slices.Concat(slices.Collect(maps.Values(c.pool.working())), given) {
+		for _, w := range c.pool.inHand() {
+			given = append(given, w.Item)
+		}
+		for _, w := range given {
 			if r, ok := w.Job.(*run.Run); ok {
 				if rules := r.Rules(); rules != nil {
 					runs[rules] = r

@@ -61,7 +61,7 @@ func (in *intake) limitLocked(now time.Time) string {
 		return limitJobs
 	case l.Time > 0 && now.Sub(in.began) >= l.Time:
 		return limitTime
-	case l.Empty && !in.found && p.running == 0 && len(p.inbox) == 0:
+	case l.Empty && !in.found && p.running == 0 && len(p.inbox) == 0 && len(p.left) == 0:
 		return limitEmpty
 	case in.heavy:
 		return limitMemory

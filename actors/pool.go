@@ -28,6 +28,7 @@ type pool struct {
 	inbox   []*work.Item  // the oldest first
 	resting int           // workers that pause after a job
 	rested  chan struct{} // closed when no pause is made any more
+	collecting
 
 	busy atomic.Int64 // goroutines that run a job
 }
@@ -131,6 +132,7 @@ func (p *pool) withdraw(w *work.Item) bool {
 // closeLocked ends the workers, each after its job, and takes the jobs out of the inbox.
 func (p *pool) closeLocked() []*work.Item {
 	close(p.rested)
+	p.flushLocked()
 	for _, s := range p.slots {
 		if s.worker != nil {
 			s.worker.stopLocked()
@@ -147,24 +149,27 @@ func wakeLimit() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 // a job has the next woken. So jobs that block wake worker after worker, and jobs that
 // do not are run by the few that the machine has room for.
 func (p *pool) wakeLocked() {
-	for len(p.inbox) > p.waking && len(p.idle) > 0 && p.waking < wakeLimit() {
+	for len(p.inbox)+len(p.due) > p.waking && len(p.idle) > 0 && p.waking < wakeLimit() {
 		last := len(p.idle) - 1
 		p.idle[last].wakeLocked()
 		p.idle = p.idle[:last]
 	}
 }
 
+// beginsLocked tells whether anything is to be begun: in a quiet capsule only the calls that are due.
+func (p *pool) beginsLocked() bool { return !p.c.quiet || len(p.due) > 0 }
+
 // attachLocked has the worker of s take jobs: the one that is there, or a new one.
 func (p *pool) attachLocked(s *slot) {
-	if p.c.quiet || s.retired || s.crash != nil || s.box.Keeps() {
+	if !p.beginsLocked() || s.retired || s.crash != nil || s.box.Keeps() {
 		return
 	}
 	s.attached = true
 	if s.worker != nil {
-		s.worker.stopped = false
+		s.worker.stopped = p.c.quiet
 		return
 	}
-	k := &worker{p: p, s: s, woken: make(chan struct{}, 1)}
+	k := &worker{p: p, s: s, woken: make(chan struct{}, 1), stopped: p.c.quiet}
 	s.worker = k
 	p.workers++
 	osproc.Go(p.c.env.Identity, s.path, k.loop)
@@ -194,7 +199,7 @@ func (p *pool) started(s *slot, box *supervised.Mailbox) {
 func (p *pool) step(s *slot, down bool) (crash *supervisor.JobCrash, done bool) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	done = (p.c.quiet || s.retired) && s.worker == nil
+	done = (!p.beginsLocked() || s.retired) && s.worker == nil
 	switch {
 	case s.crash != nil:
 		s.attached = false // until the next incarnation runs
@@ -219,7 +224,7 @@ func (p *pool) needed() (slots []*slot) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	for _, s := range p.slots {
-		if s.worker != nil || !p.c.quiet && !s.retired {
+		if s.worker != nil || p.beginsLocked() && !s.retired {
 			slots = append(slots, s)
 		}
 	}
@@ -285,6 +290,11 @@ func (p *pool) working() map[*slot]*work.Item {
 func (p *pool) runs(w *work.Item) bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
+	for k := range p.left {
+		if k.job == w {
+			return true
+		}
+	}
 	return slices.ContainsFunc(p.slots, func(s *slot) bool { return s.worker != nil && s.worker.job == w })
 }
 

@@ -163,7 +163,7 @@ func (d *Daemon) conduct() {
 func (d *Daemon) jobsRunning() int64 {
 	n := int64(0)
 	for _, c := range d.capsules {
-		n += c.pool.busy.Load() + c.settler.Untold()
+		n += c.pool.busy.Load() + c.pool.collectedJobs() + c.settler.Untold()
 	}
 	return n
 }
@@ -229,7 +229,7 @@ func (d *Daemon) hardStop() {
 	// 5. What is unresponsive is abandoned; its late result will be refused.
 	var abandoned []JobRef
 	for _, c := range d.capsules {
-		for _, w := range c.pool.working() {
+		for _, w := range c.pool.inHand() {
 			abandoned = append(abandoned, w.Job.Ref())
 		}
 		_, replaced := c.runs.Unresponsive()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/runs"
@@ -22,8 +23,10 @@ type worker struct {
 	woken chan struct{}
 
 	// Guarded by capsule.mu:
-	job     *work.Item
-	stopped bool // it takes no job any more
+	job     *work.Item // the first of a call
+	calls   bool       // it makes a call for many jobs
+	of      *run.Class // of its job, if that was collected
+	stopped bool       // it takes no job any more
 
 	// Of its goroutine alone:
 	asked time.Duration // the pause that its job has asked for
@@ -49,12 +52,17 @@ func (k *worker) loop() {
 	defer k.leave()
 	pprof.SetGoroutineLabels(k.s.labels)
 	for now := (time.Time{}); ; {
-		w := k.next(&now)
-		if w == nil {
+		w, call := k.next(&now)
+		var again bool
+		switch {
+		case call != nil:
+			again = call.Execute(k)
+			now = time.Time{}
+		case w != nil:
+			now, again = k.p.c.runs.Execute(w, k, now)
+		default:
 			return
 		}
-		var again bool
-		now, again = k.p.c.runs.Execute(w, k, now)
 		if k.rest() {
 			now = time.Time{}
 		}
@@ -64,16 +72,23 @@ func (k *worker) loop() {
 	}
 }
 
-// next returns the next job, and waits for it; nil when the worker is to end. The job
+// next returns the next job or the next call that is due, and waits for it; nil when the worker is to end. The job
 // that the worker had is over.
-func (k *worker) next(now *time.Time) *work.Item {
+func (k *worker) next(now *time.Time) (*work.Item, *run.Call) {
 	p, c := k.p, k.p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
+		if call := p.nextCallLocked(); call != nil {
+			k.job, k.calls = call.First().Item(), true
+			p.running++
+			p.busy.Add(1)
+			p.wakeLocked()
+			return nil, call
+		}
 		if k.stopped {
 			k.releaseLocked() // under the same lock as attachLocked, which else adopts it
-			return nil
+			return nil, nil
 		}
 		if len(p.inbox) > 0 {
 			if now.IsZero() {
@@ -98,7 +113,7 @@ func (k *worker) next(now *time.Time) *work.Item {
 			w.Sampled = p.begun%runs.SampleEvery == 1
 			p.busy.Add(1)
 			p.wakeLocked()
-			return w
+			return w, nil
 		}
 		c.intake.neededLocked()
 		p.idle = append(p.idle, k)
@@ -163,7 +178,7 @@ func (k *worker) Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Tim
 		c.settler.Ack(ack)
 	}
 	c.mu.Lock()
-	k.job = nil
+	k.job, k.calls = nil, false
 	p.running--
 	k.pause, k.asked = max(c.cfg.Rest, k.asked), 0
 	if k.pause > 0 {
@@ -190,6 +205,10 @@ func (k *worker) Replace() {
 	c := k.p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	k.replaceLocked()
+}
+
+func (k *worker) replaceLocked() {
 	k.p.running--
 	k.stopped = true
 	k.releaseLocked()
@@ -199,4 +218,14 @@ func (k *worker) Replace() {
 }
 
 // Left implements run.Slot.
-func (k *worker) Left() { k.p.busy.Add(-1) }
+func (k *worker) Left() {
+	c := k.p.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k.of == nil {
+		k.p.busy.Add(-1)
+		return
+	}
+	k.overLocked()
+	c.env.Changes.Wake()
+}

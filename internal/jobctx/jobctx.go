@@ -20,4 +20,8 @@ type (
 	// Keeper is the key of what keeps the state of an iterable job: see the interface
 	// keeper of the root package.
 	Keeper struct{}
+
+	// Collector is the key of what collects the jobs of troupe.HandleMany: see the interface
+	// collector of the root package.
+	Collector struct{}
 )

@@ -17,7 +17,8 @@ type Class struct {
 	options   troupe.Options
 	elsewhere string // the queue of the jobs that are not in options.Take; "" if all are
 	iterable  bool
-	index     int // of its runs in runs.Counts; the next one is of those in which it is a wrapper
+	collect   troupe.Collect // the zero value if each job has a call of its own
+	index     int            // of its runs in runs.Counts; the next one is of those in which it is a wrapper
 }
 
 // Classes are the handlers of registry with mw around them, by class and alias. Jobs that are not in
@@ -31,7 +32,7 @@ func Classes(registry *troupe.Registry, elsewhere string, base func(int, error, 
 		if err != nil {
 			return nil, err
 		}
-		class := &Class{name: name, handler: handler, options: h.Options, iterable: h.Iterable, index: 1 + 2*i}
+		class := &Class{name: name, handler: handler, options: h.Options, iterable: h.Iterable, collect: h.Collect, index: 1 + 2*i}
 		if class.options.RetryIn == nil {
 			class.options.RetryIn = base
 		}
@@ -45,6 +46,9 @@ func Classes(registry *troupe.Registry, elsewhere string, base func(int, error, 
 	}
 	return classes, nil
 }
+
+// Collect says how many jobs one call has.
+func (c *Class) Collect() troupe.Collect { return c.collect }
 
 // aliased finds the handler of the job's other name, which then is its class.
 func (r *Run) aliased() (*Class, bool) {

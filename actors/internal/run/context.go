@@ -106,6 +106,11 @@ func (c *jobContext) Value(key any) any {
 		return c.r.env.Client
 	case jobctx.Kept{}:
 		return c.keptPushes()
+	case jobctx.Collector{}:
+		if h := c.r.handler; h != nil && h.collect.Max > 0 {
+			return c.r
+		}
+		return nil
 	}
 	return c.std().Value(key) // the standard library asks for its own contexts like this
 }

@@ -82,8 +82,12 @@ type Slot interface {
 	Pause(d time.Duration)
 	// Replace gives the slot to another run before this one has ended.
 	Replace()
-	// Left notes the end of a run that was replaced.
+	// Left notes the end of a run that was replaced, or collected.
 	Left()
+	// Collect adds a job to the next call of its class, and has it leave the slot if it has not.
+	Collect(m *Member, leave bool)
+	// Withdraw takes a job out of its call; false if that has begun.
+	Withdraw(m *Member) bool
 }
 
 // Failure says where an error happened.

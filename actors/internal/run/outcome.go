@@ -172,11 +172,11 @@ func (r *Run) count(o job.Outcome, late bool) {
 		// the class of the job.
 		name := cmp.Or(r.wrapped, r.name)
 		if name != h.name {
-			r.env.Metrics.CountAs(name, o, r.elapsed)
+			r.env.Metrics.CountAs(name, o, r.busy())
 			class++
 		}
 	}
-	r.slot.Runs().Count(class, o, late, r.elapsed)
+	r.slot.Runs().Count(class, o, late, r.busy())
 }
 
 // untouched tells whether the payload that the user's code was given is as it was

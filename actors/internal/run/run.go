@@ -49,6 +49,7 @@ type Run struct {
 	iteration *iteration // nil if the job is not iterable
 	own       *own       // nil if the job has no fields that only troupe writes, and no limits
 	asked     atomic.Pointer[admission]
+	member    atomic.Pointer[Member] // of a call; nil if the job has one of its own
 }
 
 // own is of a job with fields that only troupe writes: few have any, and each job pays for the size of a Run.
@@ -125,6 +126,9 @@ func (r *Run) Shown() []byte {
 	return r.w.Unit.Payload
 }
 
+// Item is that of the run.
+func (r *Run) Item() *work.Item { return r.w }
+
 // Ref implements work.Job.
 func (r *Run) Ref() tree.JobRef {
 	if r.began.Load() {
@@ -199,6 +203,8 @@ func (r *Run) watched() bool {
 func (r *Run) free() {
 	if !r.freed.Swap(true) {
 		r.slot.Replace()
+	} else if c, ok := r.inCall().(*Call); ok {
+		c.gaveUp()
 	}
 }
 
@@ -316,7 +322,9 @@ func (r *Run) caught() {
 	v := recover()
 	switch {
 	case v != nil:
-		r.err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+		if r.err = r.faulted(v); r.err == nil {
+			r.err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+		}
 	case !r.returned:
 		r.err = &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
 	default:

@@ -49,7 +49,7 @@ func (r *Run) checkEnd(since time.Time, cause error) {
 		return
 	}
 	v, u := r.env, &r.env.unresponsive
-	shown := tree.Unresponsive{JobRef: r.Ref(), Since: since, Cause: cause.Error(), Stack: stackOf(r.slot.Path())}
+	shown := tree.Unresponsive{JobRef: r.Ref(), Since: since, Cause: cause.Error(), Stack: r.stack()}
 	u.mu.Lock()
 	u.jobs = append(u.jobs, &unresponsiveJob{r: r, cause: cause, shown: shown})
 	u.mu.Unlock()
@@ -78,16 +78,16 @@ func (v *Env) replaceUnresponsive() {
 	var given []*unresponsiveJob
 	quiet, u := v.Quiet(), &v.unresponsive
 	u.mu.Lock()
-	replaced := 0
+	replaced := map[any]bool{} // the slots: the jobs of a call have one
 	for _, j := range u.jobs {
 		if j.shown.Replaced {
-			replaced++
+			replaced[j.r.inCall()] = true
 		}
 	}
 	for _, j := range u.jobs {
-		if replaced < v.MaxUnresponsive && !j.shown.Replaced && !quiet {
+		if in := j.r.inCall(); (replaced[in] || len(replaced) < v.MaxUnresponsive) && !j.shown.Replaced && !quiet {
 			j.shown.Replaced = true
-			replaced++
+			replaced[in] = true
 			given = append(given, j)
 		}
 	}
@@ -156,9 +156,17 @@ func Labels(path string) context.Context {
 	return pprof.WithLabels(context.Background(), pprof.Labels(slotLabel, path))
 }
 
-// stackOf finds the stack of the job of the processor at path in a profile of all
+// stack is where the user's code is that runs the job.
+func (r *Run) stack() string {
+	if c, ok := r.inCall().(*Call); ok {
+		return stackOf(c.slot.Path(), callFrame)
+	}
+	return stackOf(r.slot.Path(), performFrame)
+}
+
+// stackOf finds the stack of what runs below frame in the slot of the processor at path in a profile of all
 // goroutines; "" if it has set labels of its own.
-func stackOf(path string) string {
+func stackOf(path, frame string) string {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
 	label := `"` + slotLabel + `":"` + path + `"`
@@ -170,16 +178,19 @@ func stackOf(path string) string {
 	}
 	// Goroutines that the job has started have its label, too: the job's own runs us.
 	slices.SortStableFunc(found, func(a, b string) int {
-		return cmp.Compare(strings.Index(b, performFrame), strings.Index(a, performFrame))
+		return cmp.Compare(strings.Index(b, frame), strings.Index(a, frame))
 	})
 	if len(found) == 0 {
 		return ""
 	}
-	stack, _, _ := strings.Cut(found[0], performFrame)
+	stack, _, _ := strings.Cut(found[0], frame)
 	return strings.TrimSpace(stack[:min(len(stack), maxStack)])
 }
 
-const performFrame = "run.(*Run).perform"
+const (
+	performFrame = "run.(*Run).perform"
+	callFrame    = "run.(*Call).perform"
+)
 
 // frames is a group of a goroutine profile as lines "function file:line".
 func frames(group string) string {

@@ -17,6 +17,7 @@ type Item struct {
 	Fetched time.Time
 	Job     Job  // does not change
 	Sampled bool // how long it has waited is counted
+	Suspect bool // its process has died under it before: it runs alone
 
 	ByItself atomic.Bool // it ended, and its own outcome is what gets settled; false again if that is refused
 	Again    atomic.Bool // it was interrupted, and goes on in another run

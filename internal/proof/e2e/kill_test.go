@@ -20,12 +20,18 @@ import (
 // hang pushes n jobs that hang on their first run and waits until they do.
 func hang(t testing.TB, rdb *redis.Client, rec *records, n int) (raws map[string]string) {
 	t.Helper()
+	return hangAs(t, "HangOnce", rdb, rec, n)
+}
+
+// hangAs is hang for jobs of another class.
+func hangAs(t testing.TB, class string, rdb *redis.Client, rec *records, n int) (raws map[string]string) {
+	t.Helper()
 	raws = map[string]string{}
 	pipe := rdb.TxPipeline() // they come into the queue at once
 	for i := range n {
 		jid := fmt.Sprintf("%024x", i+1)
-		raws[jid] = fmt.Sprintf(`{"retry":true,"queue":"default","class":"HangOnce","args":[%d,1.10,1e3,"é<&>"],"jid":%q,`+
-			`"created_at":1795224881.1534805,"enqueued_at":1795224881.153557,"custom":{"b":1,"a":2}}`, i, jid)
+		raws[jid] = fmt.Sprintf(`{"retry":true,"queue":"default","class":%q,"args":[%d,1.10,1e3,"é<&>"],"jid":%q,`+
+			`"created_at":1795224881.1534805,"enqueued_at":1795224881.153557,"custom":{"b":1,"a":2}}`, class, i, jid)
 		pipe.LPush(t.Context(), "queue:default", raws[jid])
 	}
 	harness.Must(pipe.Exec(t.Context()))(t)
@@ -65,6 +71,20 @@ func TestKilledProcessDefaultLease(t *testing.T) {
 	spec := workerSpec{Redis: url, Records: rec.url, Capsules: []capsuleSpec{{Concurrency: 20, Queues: []string{"default"}}}}
 	dies := startWorker(t, spec)
 	raws := hang(t, rdb, rec, 20)
+	lives := startWorker(t, spec)
+	dies.Kill()
+	rescued(t, rdb, rec, lives, raws, 60*time.Second)
+}
+
+// A process is killed in a call for many jobs, while more wait for one: all of them run again, in a process with one worker.
+func TestKilledInACallForManyJobs(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	rec := newRecords(t)
+	spec := workerSpec{Redis: url, Records: rec.url, Lease: 5 * time.Second, Capsules: []capsuleSpec{{Concurrency: 2, Queues: []string{"default"}}}}
+	dies := startWorker(t, spec)
+	raws := hangAs(t, "ManyOnce", rdb, rec, 40)
+	spec.Capsules[0].Concurrency = 1
 	lives := startWorker(t, spec)
 	dies.Kill()
 	rescued(t, rdb, rec, lives, raws, 60*time.Second)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -221,6 +222,23 @@ func (w *worker) registry() *troupe.Registry {
 			return perform(ctx, p)
 		}), options)
 	}
+	// ManyOnce is HangOnce for many jobs in one call.
+	troupe.HandleManyClass(&r, "ManyOnce", func(ctx context.Context, jobs []*troupe.Job[troupe.RawArgs]) []error {
+		hang := false
+		for _, job := range jobs {
+			if w.record("start", job.Payload, job.Queue, nil) == 1 {
+				hang = true
+			}
+		}
+		if hang {
+			<-ctx.Done()
+			return slices.Repeat([]error{context.Cause(ctx)}, len(jobs))
+		}
+		for _, job := range jobs {
+			w.record("end", job.Payload, job.Queue, nil)
+		}
+		return nil
+	}, troupe.Collect{Max: 20, Wait: time.Second})
 	return &r
 }
 

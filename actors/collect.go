@@ -1,0 +1,161 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/troupehq/troupe/actors/internal/run"
+	"github.com/troupehq/troupe/actors/internal/work"
+)
+
+// collecting is the part of a pool that collects jobs for the calls of troupe.HandleMany. A job that is collected leaves its
+// slot: its goroutine waits, and a new worker takes the next job. A call that is due has a slot: the next worker
+// that looks for a job makes it. Its fields are guarded by capsule.mu.
+type collecting struct {
+	open  map[*run.Class]*run.Call
+	due   []*run.Call        // the oldest first
+	left  map[*worker]bool   // whose jobs have left their slots, and are not over
+	count map[*run.Class]int // of these
+}
+
+// Collect implements run.Slot.
+func (k *worker) Collect(m *run.Member, leave bool) {
+	p, c, class := k.p, k.p.c, m.Class()
+	c.env.Changes.Await(c.env.Settling, func() bool { return p.mayCollect(class) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.collectLocked(m)
+	if !leave {
+		return
+	}
+	if p.left == nil {
+		p.left, p.count = map[*worker]bool{}, map[*run.Class]int{}
+	}
+	p.left[k] = true
+	p.count[class]++
+	k.of = class
+	p.busy.Add(-1)
+	k.replaceLocked()
+	c.intake.jobEndedLocked(time.Now())
+}
+
+// mayCollect bounds the jobs that have left their slots: as many as there are in all calls of the capsule and in the
+// one that is collected, and as many again whose outcomes are on their way.
+func (p *pool) mayCollect(class *run.Class) bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.count[class] < 2*(p.c.cfg.Concurrency+1)*class.Collect().Max
+}
+
+// collectLocked adds m to the open call of its class.
+func (p *pool) collectLocked(m *run.Member) {
+	class := m.Class()
+	if m.Alone() {
+		call := run.NewCall()
+		call.Add(m)
+		p.dueLocked(call)
+		return
+	}
+	call := p.open[class]
+	if call == nil {
+		if p.open == nil {
+			p.open = map[*run.Class]*run.Call{}
+		}
+		call = run.NewCall()
+		p.open[class] = call
+		timer := time.AfterFunc(class.Collect().Wait, func() { p.collected(class, call) })
+		call.Stop = func() { timer.Stop() }
+	}
+	if n := call.Add(m); n >= class.Collect().Max || p.c.quiet || p.c.intake.excluded {
+		p.closeCallLocked(class)
+	}
+}
+
+// collected has a call made that has waited long enough.
+func (p *pool) collected(class *run.Class, call *run.Call) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.open[class] == call {
+		p.closeCallLocked(class)
+	}
+}
+
+// closeCallLocked has the open call of a class made.
+func (p *pool) closeCallLocked(class *run.Class) {
+	call := p.open[class]
+	delete(p.open, class)
+	call.Stop()
+	p.dueLocked(call)
+}
+
+// flushLocked has all open calls made.
+func (p *pool) flushLocked() {
+	for class := range p.open {
+		p.closeCallLocked(class)
+	}
+}
+
+// dueLocked has call made by the next worker.
+func (p *pool) dueLocked(call *run.Call) {
+	p.due = append(p.due, call)
+	for _, s := range p.slots { // in a quiet capsule there may be none
+		if p.c.quiet && s.attached && s.worker == nil {
+			p.attachLocked(s)
+		}
+	}
+	p.wakeLocked()
+}
+
+// nextCallLocked is the call that is to be made next; nil for none.
+func (p *pool) nextCallLocked() *run.Call {
+	for len(p.due) > 0 {
+		call := p.due[0]
+		p.due[0] = nil
+		p.due = p.due[1:]
+		if call.Begin() {
+			return call
+		}
+	}
+	return nil
+}
+
+// Withdraw implements run.Slot.
+func (k *worker) Withdraw(m *run.Member) bool {
+	k.p.c.mu.Lock()
+	defer k.p.c.mu.Unlock()
+	return m.Withdraw()
+}
+
+// overLocked notes that a job which has left its slot is over.
+func (k *worker) overLocked() {
+	delete(k.p.left, k)
+	k.p.count[k.of]--
+}
+
+// collectedJobs is how many jobs have left their slots, and are not over.
+func (p *pool) collectedJobs() int64 {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return int64(len(p.left))
+}
+
+// inHand is a job that runs.
+type inHand struct {
+	*work.Item
+	slot *slot // in which it began
+	left bool  // it was collected
+}
+
+// inHand are the jobs that run, collected ones, too.
+func (p *pool) inHand() (all []inHand) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	for _, s := range p.slots {
+		if k := s.worker; k != nil && k.job != nil && !k.calls {
+			all = append(all, inHand{k.job, s, false})
+		}
+	}
+	for k := range p.left {
+		all = append(all, inHand{k.job, k.s, true})
+	}
+	return all
+}
