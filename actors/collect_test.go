@@ -185,7 +185,7 @@ func TestAStopHasTheCallMadeAtOnce(t *testing.T) {
 			cfg := actors.Config{Registry: many(&c, troupe.Collect{Max: 100, Wait: time.Hour}, nil), Capsules: []actors.Capsule{{Concurrency: 2}}}
 			testkit.Virtual(t, cfg, func(t *testing.T, k *testkit.Kit) {
 				rows(k, 30, "")
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // of virtual time
 				harness.Equal(t, "calls before", len(c.all()), 0)
 				began := time.Now()
 				end(k)
@@ -226,7 +226,7 @@ func TestOneJobOfACallIsCancelled(t *testing.T) {
 	var c calls
 	reg := many(&c, troupe.Collect{Max: 3, Wait: time.Minute}, func(ctx context.Context, _ int, jobs []*troupe.Job[row]) []error {
 		errs := make([]error, len(jobs))
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of virtual time
 		for i, job := range jobs {
 			errs[i] = context.Cause(job.Context())
 		}
@@ -237,7 +237,7 @@ func TestOneJobOfACallIsCancelled(t *testing.T) {
 	})
 	testkit.Virtual(t, actors.Config{Registry: reg, Capsules: []actors.Capsule{{Concurrency: 1}}}, func(t *testing.T, k *testkit.Kit) {
 		jids := rows(k, 2, "")
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of virtual time
 		harness.Equal(t, "found", k.Cancel(jids[0]), true)
 		k.Await("it is retried", func() bool { return size(t, k.Redis, "retry") == 1 })
 		jids = append(jids, rows(k, 2, "")...)
@@ -287,7 +287,7 @@ func TestMiddlewareContextAndTimeOfACall(t *testing.T) {
 		})
 	}
 	reg := many(&c, troupe.Collect{Max: 10}, func(ctx context.Context, _ int, jobs []*troupe.Job[row]) []error {
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // of virtual time
 		errs := make([]error, len(jobs))
 		for i, job := range jobs {
 			if job.Context().Value(key{}) == job.JID {
@@ -324,7 +324,7 @@ func TestCallsAreAsManyAsProcessors(t *testing.T) {
 		if n := now.Add(1); n > most.Load() {
 			most.Store(n)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of virtual time
 		now.Add(-1)
 		return nil
 	})
@@ -334,7 +334,7 @@ func TestCallsAreAsManyAsProcessors(t *testing.T) {
 			if n := inProgress(t, k.Redis); n > 60 {
 				t.Fatalf("%d jobs in progress", n)
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // of virtual time
 		}
 		harness.Equal(t, "calls at once", most.Load(), 3)
 		sum := 0
@@ -352,7 +352,7 @@ func TestASuspectHasACallOfItsOwn(t *testing.T) {
 	testkit.Virtual(t, cfg, func(t *testing.T, k *testkit.Kit) {
 		began := time.Now()
 		rows(k, 2, "") // they wait when the suspects come
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of virtual time
 		for i := range 3 {
 			k.Redis.LPush(t.Context(), "queue:default.suspects", fmt.Sprintf(`{"class":"Row","args":[%d],"jid":"s%d","queue":"default","retry":true}`, i, i))
 		}
@@ -383,7 +383,7 @@ func TestACallIsMadeAfterACrashInAQuietCapsule(t *testing.T) {
 	reg := many(&c, troupe.Collect{Max: 100, Wait: time.Hour}, nil)
 	testkit.Virtual(t, actors.Config{Registry: reg, Capsules: []actors.Capsule{{Concurrency: 1}}}, func(t *testing.T, k *testkit.Kit) {
 		rows(k, 5, "")
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of virtual time
 		k.Crash("launcher/default/processor-0", errors.New("boom"))
 		k.Quiet()
 		k.Await("all are done", func() bool { return k.Stats().Processed == 5 })
