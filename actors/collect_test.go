@@ -351,7 +351,7 @@ func TestASuspectHasACallOfItsOwn(t *testing.T) {
 	cfg := actors.Config{Registry: many(&c, troupe.Collect{Max: 10, Wait: time.Minute}, nil), Capsules: []actors.Capsule{{Concurrency: 2}}}
 	testkit.Virtual(t, cfg, func(t *testing.T, k *testkit.Kit) {
 		began := time.Now()
-		rows(k, 2, "") // they wait when the suspects come
+		rows(k, 2, "")          // they wait when the suspects come
 		time.Sleep(time.Second) // of virtual time
 		for i := range 3 {
 			k.Redis.LPush(t.Context(), "queue:default.suspects", fmt.Sprintf(`{"class":"Row","args":[%d],"jid":"s%d","queue":"default","retry":true}`, i, i))
