@@ -17,8 +17,8 @@ import (
 func BenchmarkCollect(b *testing.B) {
 	statement := func() { time.Sleep(time.Millisecond) } // what a job does that is measured
 	for _, c := range []struct {
-		name   string
-		handle func(r *troupe.Registry)
+		name     string
+		register func(r *troupe.Registry)
 	}{
 		{"one", func(r *troupe.Registry) {
 			troupe.Handle(r, func(context.Context, *troupe.Job[noop]) error { statement(); return nil })
@@ -35,7 +35,7 @@ func BenchmarkCollect(b *testing.B) {
 			n := preload(b, rdb, max(b.N, 100))
 			calls0, cpu0 := usage(b, rdb)
 			var r troupe.Registry
-			c.handle(&r)
+			c.register(&r)
 			b.ResetTimer()
 			k := testkit.Start(b, actors.Config{
 				Redis: rdb, Registry: &r, Logger: zerolog.New(zerolog.NewTestWriter(b)).Level(zerolog.WarnLevel),
