@@ -69,6 +69,10 @@ type JobInfo struct {
 	Queue   string // bare name of the queue it was fetched from
 	Capsule string
 	Attempt int // 1 on the first run, as Job.Attempt
+
+	// Batch is the ID of the batch that the job belongs to, "" if there is none; CallbackOf that of the batch whose
+	// callback it is (see BatchOptions of package client).
+	Batch, CallbackOf string
 }
 
 // JobInfoFrom returns the info of the job that ctx belongs to; false outside of one.

@@ -89,6 +89,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.events.publish,
 		Limited: len(d.limits) > 0, QueueLimits: d.cfg.QueueLimits, SlotLife: slotLife(&d.cfg), MaxAge: c.maxAge, OnHeld: d.events.holds.Note,
+		Cancelled: (&cancelledBatches{rdb: s.redis}).has,
 	}
 	c.traffic.Expect(cfg.Queues.List().Names()...)
 	c.mu.Lock()

@@ -68,6 +68,9 @@ type buffer struct {
 
 // deliver sends entries, or takes them into the buffer. One error, or nil, for each.
 func (c *Client) deliver(ctx context.Context, entries []entry) []error {
+	if c.batch != nil && len(entries) > 0 {
+		return c.batch.add(ctx, entries)
+	}
 	if c.kept != nil && len(entries) > 0 {
 		return c.keep(entries)
 	}

@@ -48,6 +48,7 @@ type Client struct {
 	own        *ownShard  // nil unless it belongs to a Sharded
 	crypt      *job.Crypt // nil without WithEncryption
 	kept       *job.Kept  // where pushes go instead of Redis, of Within; else nil
+	batch      *batching  // into which it pushes, of Batch; else nil
 }
 
 // ClientOption configures a Client.

@@ -52,6 +52,9 @@ func (call *gathered) err(i int) error {
 
 // sendOne pushes one entry, alone or with others.
 func (c *Client) sendOne(ctx context.Context, e entry) error {
+	if c.batch != nil {
+		return first(c.batch.add(ctx, []entry{e}))
+	}
 	if c.kept != nil {
 		return first(c.keep([]entry{e}))
 	}

@@ -252,7 +252,7 @@ func plain(s string) bool {
 func Set(key string, value any) Option {
 	return func(o *options) {
 		switch key {
-		case "class", "args", "jid", "at", "created_at", "enqueued_at", "t_lock", "t_next", "t_parent":
+		case "class", "args", "jid", "at", "created_at", "enqueued_at", "t_lock", "t_next", "t_parent", "t_batch", "t_callback":
 			o.fail(&FieldError{"Set", strconv.Quote(key), "a field that has no other way to be given"})
 			return
 		}

@@ -42,6 +42,10 @@ func Within(ctx context.Context) *Client {
 	}
 	c := FromContext(ctx)
 	kept.SendBy(func(pushes []job.Push) error {
+		pushes, err := c.sendBatches(ctx, pushes)
+		if err != nil {
+			return err
+		}
 		entries := make([]entry, len(pushes))
 		for i, p := range pushes {
 			entries[i] = entry{queue: p.Queue, score: p.Score, raw: p.Payload, lock: p.Lock}
@@ -53,9 +57,16 @@ func Within(ctx context.Context) *Client {
 		}
 		return nil
 	})
+	own := c.twin()
+	own.kept = kept
+	return own
+}
+
+// twin is a client with the settings of c, which pushes one by one and buffers nothing.
+func (c *Client) twin() *Client {
 	return &Client{
 		rdb: c.rdb, mw: c.mw, chain: c.chain, spans: c.spans, timestamps: c.timestamps, defaults: c.defaults,
-		plain: c.plain, types: c.types, err: c.err, own: c.own, crypt: c.crypt, kept: kept,
+		plain: c.plain, types: c.types, err: c.err, own: c.own, crypt: c.crypt, kept: c.kept,
 	}
 }
 
@@ -65,7 +76,14 @@ func (c *Client) keep(entries []entry) []error {
 	for i, e := range entries {
 		pushes[i] = job.Push{Queue: e.queue, Score: e.score, Payload: e.raw, Lock: e.lock}
 	}
-	err := c.kept.Add(pushes...)
+	if err := keepFault(c.kept.Add(pushes...)); err != nil {
+		return same(err, len(entries))
+	}
+	return nil
+}
+
+// keepFault is err of Kept.Add as the push tells it.
+func keepFault(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -77,7 +95,7 @@ func (c *Client) keep(entries []entry) []error {
 	default:
 		err = &FieldError{"client.Within", "a push that cannot go with the ack: " + err.Error(), "client.FromContext, which pushes at once"}
 	}
-	return same(err, len(entries))
+	return err
 }
 
 var notWithin = func() *Client {

@@ -64,6 +64,12 @@ type (
 		JobEvent
 		Rule string // NAME or NAME:KEY of the limit; "" if that is not known
 	}
+	// JobCalledOff says: it was not run, since its batch was cancelled, and is stored nowhere. It has not failed. The event is made
+	// only for subscribers.
+	JobCalledOff struct {
+		JobEvent
+		Batch string // ID of the batch
+	}
 	// JobUnresponsive says: its context was cancelled, and it does not end.
 	JobUnresponsive struct {
 		JobEvent

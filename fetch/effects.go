@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ type Effects struct {
 	// other effects: the job stays in progress if all let it in, else it is held by the first that does not (see Stay). With
 	// another destination it leaves them behind the move, and who waits for its slots is let in.
 	Rules *job.Rules
+	// Count is what is counted of the unit's own job in its batch behind the move; nil without a batch.
+	Count *job.Count
 
 	// Left are the jids of Push that did not enter since others hold their locks. Settle sets them, unless its
 	// reply was lost.
@@ -37,6 +40,7 @@ type Effects struct {
 //	Score   string // of the member of the schedule set, in seconds since the epoch; "" puts the job into Queue
 //	Payload []byte
 //	Lock    *Lock // of a unique job: it enters unless another one holds this; nil: it is not unique
+//	Batch   *Join // that it enters; nil: none. Without a Payload nothing more enters that
 type Push = job.Push
 
 // Hash is a hash that is written with a Move, and its time to live.
@@ -93,6 +97,8 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 	args = append(args, 0)
 	effects, open, number := 0, 0, 0 // open is the index of the number of arguments of the last effect
 	queue, scheduled := "", false
+	var into *job.Join
+	var counts countArgs
 	for _, i := range g.moves {
 		m := &todo[i]
 		if m.Effects == nil {
@@ -100,6 +106,22 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 		}
 		for k := range m.Effects.Push {
 			push := &m.Effects.Push[k]
+			if b := push.Batch; b != nil {
+				if b != into {
+					into, effects, open = b, effects+1, len(args)+1
+					args = b.Begun(append(args, "join", 0))
+				}
+				if push.Payload != nil {
+					args = job.Joins(args, push)
+				}
+				args[open] = len(args) - open - 1
+				if number = pushMax + 1; push.Payload == nil {
+					args = append(args, "shut", 3, b.ID, b.Parent, b.How())
+					into, effects = nil, effects+1
+				}
+				continue
+			}
+			into = nil
 			if l := push.Lock; l != nil {
 				var queue, conflicts any = "", ""
 				if push.Score == "" {
@@ -154,9 +176,39 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			args = append(args, h.Fields...)
 			effects, number = effects+1, pushMax+1
 		}
+		into = nil
+		counts.add(m.Effects.Count)
 	}
-	args[count] = effects
+	args, n := counts.appendTo(args)
+	args[count] = effects + n
 	return args
+}
+
+// countArgs are what a group of moves counts in batches: each batch once for each event, with the latest time of the jobs.
+type countArgs []counted
+
+type counted struct {
+	job.Count
+	indexes []any
+}
+
+func (all *countArgs) add(c *job.Count) {
+	if c == nil {
+		return
+	}
+	i := slices.IndexFunc(*all, func(o counted) bool { return o.ID == c.ID && o.Event == c.Event })
+	if i < 0 {
+		i, *all = len(*all), append(*all, counted{Count: *c})
+	}
+	of := &(*all)[i]
+	of.Due, of.indexes = max(of.Due, c.Due), append(of.indexes, c.Index)
+}
+
+func (all countArgs) appendTo(args []any) ([]any, int) {
+	for _, c := range all {
+		args = append(append(args, "count", 3+len(c.indexes), c.ID, string(c.Event), c.Due), c.indexes...)
+	}
+	return args, len(all)
 }
 
 // known is the name of a queue that may be new to the set of all queues; "" where that is in another slot.

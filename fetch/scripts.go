@@ -14,10 +14,10 @@ import (
 var lua embed.FS
 
 // Scripts of an owner begin with enter.lua, those that write to a dead set with bound.lua of package script; those that know
-// limits have rules.lua of package job.
+// limits have rules.lua of package job, and settle, which knows batches, its batch.lua.
 var (
 	takeScript     = load("take", "enter")
-	settleScript   = load("settle", "bound", "enter", "rules")
+	settleScript   = load("settle", "bound", "enter", "rules", "batch")
 	admitScript    = load("admit", "enter", "rules")
 	restoreScript  = load("restore", "enter")
 	tooLargeScript = load("toolarge", "enter")
@@ -52,6 +52,9 @@ func load(name string, heads ...string) *script.Script {
 			continue
 		case "rules":
 			all.WriteString(job.RulesHead)
+			continue
+		case "batch":
+			all.WriteString(job.BatchHead)
 			continue
 		}
 		src, err := lua.ReadFile("lua/" + file + ".lua")

@@ -148,9 +148,9 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.add(effects)
 			for range effects {
 				texts := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "pushes")
-				kind := rapid.IntRange(0, 7).Draw(t, "kind")
-				if cluster && (kind == 1 || kind == 4) { // the schedule set is elsewhere
-					kind--
+				kind := rapid.IntRange(0, 10).Draw(t, "kind")
+				if cluster && (kind == 1 || kind == 4 || kind > 7) { // the schedule set is elsewhere, and there are no batches
+					kind = 0
 				}
 				conflicts := func() any {
 					if cluster {
@@ -171,6 +171,18 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					rules := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")
 					c.add("rules", 4+len(rules), "troupe:", jobGen.Draw(t, "jid"), rapid.SampledFrom([]string{"0", "10"}).Draw(t, "keep"), rapid.SampledFrom([]string{"", "", "j1~1"}).Draw(t, "as"))
 					c.add(anys(rules)...)
+				case 8:
+					join := difftest.JoinBatch(t)
+					c.add("join", len(join))
+					c.add(join...)
+				case 9:
+					c.add("shut", 3, rapid.SampledFrom(difftest.Batches).Draw(t, "batch"), rapid.SampledFrom([]string{"", "B2", "B3"}).Draw(t, "parent"), rapid.SampledFrom([]string{"open", "close"}).Draw(t, "how"))
+				case 10:
+					indexes := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 1, 3, rapid.ID).Draw(t, "indexes")
+					c.add("count", 3+len(indexes), rapid.SampledFrom(difftest.Batches).Draw(t, "batch"), rapid.SampledFrom([]string{"ran", "done", "died", "wait"}).Draw(t, "event"), rapid.SampledFrom([]string{"0", "1900000000.5"}).Draw(t, "due"))
+					for _, index := range indexes {
+						c.add(index)
+					}
 				case 0:
 					c.add("push", 2+len(texts), c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue")), rapid.SampledFrom([]string{"", "a"}).Draw(t, "known"))
 					c.add(anys(texts)...)
@@ -376,7 +388,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 		src := text(t, name)
 		switch name {
 		case "settle", "admit":
-			src = difftest.FixedClock(script.Bound + text(t, "enter") + job.RulesHead + src)
+			src = difftest.FixedClock(script.Bound + text(t, "enter") + job.RulesHead + job.BatchHead + src)
 		case "take", "restore", "toolarge", "leave":
 			src = script.Bound + text(t, "enter") + src
 		case "store", "put", "reroute":
@@ -389,7 +401,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			full := fill
 			if name == "settle" || name == "admit" {
-				full = func(t *rapid.T) [][]any { return append(fill(t), difftest.FillLimits(t)...) }
+				full = func(t *rapid.T) [][]any { return append(append(fill(t), difftest.FillLimits(t)...), difftest.FillBatches(t)...) }
 			}
 			pair.Check(t, src, full, func(t *rapid.T) ([]string, []any) {
 				c := try(t)

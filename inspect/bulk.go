@@ -224,11 +224,7 @@ func isFault(err error) bool {
 
 // remove removes entries from the set, with their locks, and returns which were there.
 func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
-	jobs := make([]*JobRecord, len(entries))
-	for i, e := range entries {
-		jobs[i] = &e.JobRecord
-	}
-	there, err := s.in().remove(ctx, s.Name, fromSet, jobs)
+	there, err := s.in().remove(ctx, s.Name, fromSet, records(entries))
 	if err != nil {
 		return nil, err
 	}

@@ -333,7 +333,18 @@ func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 		return nil, err
 	}
 	gone(entries)
-	return flags(reply, len(entries))
+	there, err := flags(reply, len(entries))
+	s.in().count(ctx, records(entries), there, job.BatchDied)
+	return there, err
+}
+
+// records are the jobs of entries.
+func records(entries []*SortedEntry) []*JobRecord {
+	jobs := make([]*JobRecord, len(entries))
+	for i, e := range entries {
+		jobs[i] = &e.JobRecord
+	}
+	return jobs
 }
 
 func flags(digits string, n int) ([]bool, error) {

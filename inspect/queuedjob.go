@@ -82,7 +82,9 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 		if lock := j.lock(false); lock != nil {
 			names, args = append(names, lock.Key), append(args, lock.JID)
 		}
-		return j.move(ctx, "kill a job", names, text, args...)
+		killed, err := j.move(ctx, "kill a job", names, text, args...)
+		j.q.in().count(ctx, []*JobRecord{&j.JobRecord}, []bool{killed == Done}, job.BatchDied)
+		return killed, err
 	}
 	return j.moveInTwo(ctx, "kill a job", func() (undo func(context.Context) error, err error) {
 		added, err := rdb.Do(ctx, "zadd", keys.Dead, "nx", score, text).Int()

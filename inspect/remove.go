@@ -51,9 +51,29 @@ func together(rdb redis.UniversalClient, a, b string) bool {
 	return !redisconn.OnCluster(rdb) || keys.HashTag(a) == keys.HashTag(b)
 }
 
-// remove removes whole jobs from a set or list, each in one step with its lock, and returns which were there. On a
+// remove removes whole jobs from a set or list, each in one step with its lock, and returns which were there. In a batch they count as done. On a
 // cluster a lock that lies in another slot is freed in a second step.
 func (i *Inspector) remove(ctx context.Context, key, from string, jobs []*JobRecord) ([]bool, error) {
+	there, err := i.takeOut(ctx, key, from, jobs)
+	i.count(ctx, jobs, there, job.BatchDone)
+	return there, err
+}
+
+// count counts the jobs that were there in their batches, in a step of its own. One that it cannot count is missing in its batch.
+func (i *Inspector) count(ctx context.Context, jobs []*JobRecord, there []bool, event job.BatchEvent) {
+	if redisconn.OnCluster(i.db()) { // there are no batches
+		return
+	}
+	var counts []job.Count
+	for k, was := range there {
+		if in, ok := job.BatchOf(jobs[k].Payload); ok && was {
+			counts = append(counts, job.Count{InBatch: in, Event: event})
+		}
+	}
+	_ = job.CountBatch(ctx, i.db(), counts...)
+}
+
+func (i *Inspector) takeOut(ctx context.Context, key, from string, jobs []*JobRecord) ([]bool, error) {
 	there := make([]bool, len(jobs))
 	rdb := i.db()
 	cluster := redisconn.OnCluster(rdb)

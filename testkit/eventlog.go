@@ -143,6 +143,8 @@ func jobOf(e event.Event) (event.JobEvent, bool) {
 		return e.JobEvent, true
 	case event.JobHeld:
 		return e.JobEvent, true
+	case event.JobCalledOff:
+		return e.JobEvent, true
 	case event.JobUnresponsive:
 		return e.JobEvent, true
 	}

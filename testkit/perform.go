@@ -118,7 +118,7 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	err = r.perform(ctx, class, &entry, p)
 	pushes := kept.End(err == nil)
 	if err == nil && len(behind) > 0 {
-		pushes = append(pushes, job.Next(behind, p.JID(), time.Now(), troupe.TimestampsFloat))
+		pushes = append(pushes, job.Next(behind, nil, p.JID(), time.Now(), troupe.TimestampsFloat))
 	}
 	fault := cmp.Or(at.fault, kept.Send(pushes))
 	return cmp.Or(err, fault)

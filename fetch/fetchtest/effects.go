@@ -99,6 +99,36 @@ var effectOps = []lostOp{
 			r.t.Errorf("the lock that is kept lives for %v", ttl)
 		}
 	}},
+	{"done, in a batch", func(r *rig, f fetch.Fetcher, h *tally) {
+		u := h.inHand
+		h.inHand = slices.Clone(u[3:])
+		h.retry = []string{"a 2@1.5"}
+		moves := []fetch.Move{{Unit: u[0], To: fetch.ToNone}, {Unit: u[1], To: fetch.ToNone}, {Unit: u[2], To: fetch.ToRetry, Score: 1.5}}
+		if !r.TwoSteps { // else there are no batches
+			r.must("batch", r.rdb.HSet(r.ctx, keys.Batch("B"), "total", 3, "pending", 3, "unrun", 3, "closed", 1, "on:complete", `{"class":"C"`, "to:complete", "c").Err())
+			for i, event := range []job.BatchEvent{job.BatchDone, job.BatchDone, job.BatchRan} {
+				moves[i].Effects = &fetch.Effects{Count: &job.Count{InBatch: job.InBatch{ID: "B", Index: uint32(i)}, Event: event}}
+			}
+			// A batch that a job pushes, and that is empty, ends in the same step.
+			join := &job.Join{ID: "B2", Fields: []any{"on:success", `{"class":"C"`, "to:success", "d"}}
+			moves[0].Effects.Push = []fetch.Push{{Batch: join}}
+		}
+		r.eventually("settle", func(ctx context.Context) error {
+			_, err := f.Settle(ctx, moves)
+			return err
+		})
+		if r.TwoSteps {
+			return
+		}
+		for queue, want := range map[string]int64{"c": 1, "d": 1} {
+			if n := r.rdb.LLen(r.ctx, keys.Queue(queue)).Val(); n != want {
+				r.t.Errorf("%d callbacks in queue %s, expected %d", n, queue, want)
+			}
+		}
+		if got := fmt.Sprint(r.rdb.HMGet(r.ctx, keys.Batch("B"), "pending", "unrun", "success").Val()); got != "[1 0 <nil>]" {
+			r.t.Errorf("the batch has %s pending, not run, succeeded; expected [1 0 <nil>]", got)
+		}
+	}},
 	{"stay, with pushes", func(r *rig, f fetch.Fetcher, h *tally) {
 		u := h.inHand
 		h.want = append(h.want, "a child of 0", "a child of 1")

@@ -1,4 +1,4 @@
--- settle moves jobs out of their lists, the destination first. Behind bound, enter and rules.
+-- settle moves jobs out of their lists, the destination first. Behind bound, enter, rules and batch.
 --
 -- KEYS[2]  retry set      (to 1)
 -- KEYS[3]  schedule set   (to 2)
@@ -31,6 +31,11 @@
 --                  They are no KEYS: a user who may not touch them can settle all the same
 --            rules BASE, jid, seconds, name, rules. The job leaves these limits behind the move; with seconds its slots live for
 --                  so long more, and with a name they are of that
+--            join  as of join of batch.lua: jobs that enter a batch
+--            shut  ID of a batch that was joined, ID of its parent or '', 'close' or 'open'. Behind the move it is a job of its
+--                  parent, and may end
+--            count ID of a batch, event, time in seconds or 0, indexes of jobs of the batch that are moved. They are counted in it
+--                  behind the move
 --            hash  number of the key of a hash; its milliseconds to live; names and values of fields
 --          They come first. If one is refused, no push stays and the group is refused.
 --
@@ -49,11 +54,15 @@ end
 
 -- enter carries out the effect that begins at this argument, and returns what refuses it; with back it takes a
 -- push back that has been entered.
-local out, entered, locked = {}, {}, {}
+local out, entered, locked, joined = {}, {}, {}, {}
 local function enter(at, back)
   local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
-  if kind == 'lock' or kind == 'gem' or kind == 'rules' then
+  if kind == 'lock' or kind == 'gem' or kind == 'rules' or kind == 'shut' or kind == 'count' then
     return
+  elseif kind == 'join' then
+    local err
+    if back then native(joined[at]) else err, joined[at] = join(at + 2, last, true) end
+    return err
   elseif kind == 'unique' then
     local queue = tonumber(ARGV[at + 5])
     if back then
@@ -175,6 +184,11 @@ while at <= last do
     if ARGV[effect] == 'gem' then release(effect) end
     if ARGV[effect] == 'rules' then
       leave(ARGV[effect + 2], {unpack(ARGV, effect + 6, effect + 1 + tonumber(ARGV[effect + 1]))}, ARGV[effect + 3], tonumber(ARGV[effect + 4]), ARGV[effect + 5])
+    end
+    if ARGV[effect] == 'shut' then native(shut, ARGV[effect + 2], ARGV[effect + 3], ARGV[effect + 4] == 'close') end
+    if ARGV[effect] == 'count' then
+      local event, due = ARGV[effect + 3], tonumber(ARGV[effect + 4])
+      native(count, ARGV[effect + 2], {unpack(ARGV, effect + 5, effect + 1 + tonumber(ARGV[effect + 1]))}, event ~= 'wait', event == 'done', event == 'died', due)
     end
   end
 end

@@ -75,8 +75,8 @@ func Behind(p *troupe.Payload) ([]*troupe.Payload, error) {
 	return jobs, nil
 }
 
-// Next is the push of the next job of a chain, behind which the others are.
-func Next(behind []*troupe.Payload, parent string, now time.Time, form troupe.Timestamps) Push {
+// Next is the push of the next job of a chain, behind which the others are. In a batch, in unless that is nil, it has the place of the job before it.
+func Next(behind []*troupe.Payload, in *InBatch, parent string, now time.Time, form troupe.Timestamps) Push {
 	next := behind[0].Clone()
 	if len(behind) > 1 {
 		texts := make([]string, len(behind)-1)
@@ -84,6 +84,9 @@ func Next(behind []*troupe.Payload, parent string, now time.Time, form troupe.Ti
 			texts[i] = string(p.Bytes())
 		}
 		Chain(next, texts)
+	}
+	if in != nil {
+		next.SetString(batchField, in.String())
 	}
 	next.SetTime("enqueued_at", now, form)
 	if parent != "" {

@@ -12,6 +12,7 @@ type Push struct {
 	Score   string // of the member of the schedule set, in seconds since the epoch; "" puts the job into Queue
 	Payload []byte
 	Lock    *Lock // of a unique job: it enters unless another one holds this; nil: it is not unique
+	Batch   *Join // that it enters; nil: none. Without a Payload nothing more enters that
 }
 
 // What a run keeps at most.
@@ -86,7 +87,9 @@ func (k *Kept) Add(pushes ...Push) error {
 		return ErrKeptFull
 	}
 	for _, p := range pushes {
-		p.Payload = withParent(p.Payload, k.parent)
+		if p.Payload != nil {
+			p.Payload = withParent(p.Payload, k.parent)
+		}
 		k.pushes = append(k.pushes, p)
 	}
 	k.bytes += size

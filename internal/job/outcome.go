@@ -44,6 +44,7 @@ const (
 	Left                // in its queue, since its class has no handler
 	Expired             // not run and dropped, since it was late
 	Held                // not run, since a limit had no room
+	CalledOff           // not run and dropped, since its batch was cancelled
 
 	Failed // with Error or Panic; what becomes of the job follows
 	Retried
@@ -95,6 +96,7 @@ var rows = [outcomes]row{
 	Left:         {name: "left", text: "job left in its queue", level: detail, to: ToBack, sends: true, kind: "class left", state: "quiet"},
 	Expired:      {name: "expired", text: "job dropped: it has expired", level: info, to: ToNone, sends: true, kind: "job expired", state: "stopped"},
 	Held:         {name: "held", text: "job held: a limit has no room", level: detail},
+	CalledOff:    {name: "called_off", text: "job dropped: its batch was cancelled", level: detail},
 	Failed:       {name: "failed", kind: "job failed", state: "warning"},
 	Retried:      {name: "retried", logged: "retry", text: "job failed", level: warn, to: ToRetry, sends: true, kind: "job retried", state: "restarting", counts: true},
 	Died:         {name: "died", logged: "dead", text: "job failed", level: failure, to: ToDead, sends: true, kind: "job died", state: "danger", counts: true},

@@ -116,6 +116,21 @@ var scriptTries = map[string]difftest.Try{
 		}
 		return keys, args
 	},
+	"internal/job/joinbatch": func(t *rapid.T) ([]string, []any) {
+		args := []any{rapid.IntRange(1, 3).Draw(t, "number"), 60000, rapid.SampledFrom([]string{"", "B2", "B3"}).Draw(t, "parent"), rapid.SampledFrom([]string{"", "open", "close"}).Draw(t, "how")}
+		return []string{"troupe:batch:B1", total1}, append(args, difftest.JoinBatch(t)...)
+	},
+	"internal/job/countbatch": func(t *rapid.T) ([]string, []any) {
+		var args []any
+		for range rapid.IntRange(0, 3).Draw(t, "batches") {
+			indexes := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 0, 3, rapid.ID).Draw(t, "indexes")
+			args = append(args, rapid.SampledFrom(difftest.Batches).Draw(t, "batch"), rapid.SampledFrom([]string{"ran", "done", "died", "close", "cancel"}).Draw(t, "event"), len(indexes))
+			for _, index := range indexes {
+				args = append(args, index)
+			}
+		}
+		return []string{"troupe:batch:B1"}, args
+	},
 	"internal/beat/flush": func(t *rapid.T) ([]string, []any) {
 		return []string{receipt, total1, day1, total2, day2},
 			[]any{numbers.Draw(t, "batch"), 86400, numbers.Draw(t, "processed"), numbers.Draw(t, "failed"), 157680000}
@@ -331,7 +346,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		name, isLua := strings.CutSuffix(filepath.ToSlash(rel), ".lua")
-		if err != nil || !isLua || strings.HasPrefix(name, "fetch/lua/") || strings.HasPrefix(name, "wire/laravel/lua/") || name == "internal/script/bound" || name == "internal/script/unlock" || name == "internal/job/rules" { // heads of others
+		if err != nil || !isLua || strings.HasPrefix(name, "fetch/lua/") || strings.HasPrefix(name, "wire/laravel/lua/") || name == "internal/script/bound" || name == "internal/script/unlock" || name == "internal/job/rules" || name == "internal/job/batch" { // heads of others
 			return err
 		}
 		src, err := os.ReadFile(path)
@@ -347,6 +362,10 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 		whole, full := script.Bound+script.Unlock+string(src), fill
 		if name == "internal/job/letin" {
 			whole, full = difftest.FixedClock(job.LetInSource()), func(t *rapid.T) [][]any { return append(fill(t), difftest.FillLimits(t)...) }
+		}
+		if strings.HasSuffix(name, "batch") {
+			heads := map[string]string{"internal/job/joinbatch": job.JoinSource(), "internal/job/countbatch": job.CountSource()}
+			whole, full = difftest.FixedClock(heads[name]), func(t *rapid.T) [][]any { return append(fill(t), difftest.FillBatches(t)...) }
 		}
 		t.Run(name, func(t *testing.T) { pair.Check(t, whole, full, try) })
 		return nil

@@ -117,9 +117,15 @@ func (c *jobContext) Value(key any) any {
 
 // JobInfo is what troupe.JobInfoFrom asks for.
 func (c *jobContext) JobInfo() troupe.JobInfo {
-	return troupe.JobInfo{
+	info := troupe.JobInfo{
 		JID: c.r.jid, Class: c.r.name, Queue: c.r.w.Unit.Queue, Capsule: c.r.env.Capsule, Attempt: c.r.attempt,
 	}
+	if own := c.r.own; own != nil {
+		if info.CallbackOf = own.callbackOf; own.batch != nil {
+			info.Batch = own.batch.ID
+		}
+	}
+	return info
 }
 
 func (c *jobContext) logger() *zerolog.Logger {

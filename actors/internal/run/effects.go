@@ -75,8 +75,9 @@ func (r *Run) Lock() *job.Lock {
 }
 
 // effects are those of the end of the run: its pushes if it is done, what becomes of its lock, which lives until
-// for so long after that time if the job goes on, or is freed, and the end of its slots. nil for nothing.
-func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effects {
+// for so long after that time if the job goes on, or is freed, the end of its slots, and what is counted in its batch. nil for
+// nothing.
+func (r *Run) effects(pushes []job.Push, end job.BatchEvent, due time.Time) *fetch.Effects {
 	var lock *job.Lock
 	if r.own != nil {
 		lock = r.own.lock
@@ -85,11 +86,12 @@ func (r *Run) effects(pushes []job.Push, goesOn bool, due time.Time) *fetch.Effe
 	if rules == nil && r.own != nil && r.own.limits != nil && r.payload != nil { // it ends without a run, and may have been let in
 		rules, _ = r.rules()
 	}
-	if len(pushes) == 0 && lock == nil && rules == nil {
+	count := r.counts(end, due)
+	if len(pushes) == 0 && lock == nil && rules == nil && count == nil {
 		return nil
 	}
-	e := &fetch.Effects{Push: pushes, Lock: lock, Rules: rules}
-	if lock != nil && goesOn {
+	e := &fetch.Effects{Push: pushes, Lock: lock, Rules: rules, Count: count}
+	if goesOn := end == job.BatchRan || end == job.BatchWait; lock != nil && goesOn {
 		e.Keep = lock.For + max(0, due.Sub(r.ended))
 	}
 	return e
@@ -114,7 +116,7 @@ func (r *Run) ownStart() bool {
 func (r *Run) pushes() []job.Push {
 	pushes := r.job.kept.Load().End(true)
 	if r.own != nil && len(r.own.behind) > 0 {
-		pushes = append(pushes, job.Next(r.own.behind, r.jid, r.ended, r.env.Timestamps))
+		pushes = append(pushes, job.Next(r.own.behind, r.own.batch, r.jid, r.ended, r.env.Timestamps))
 	}
 	return pushes
 }

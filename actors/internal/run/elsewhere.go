@@ -96,7 +96,7 @@ func (r *Run) expire() {
 		r.line(zerolog.Level(level), job.Expired.Logged()).Time("expired", late.At.UTC()).Msg(text)
 		r.publish(event.JobExpired{JobEvent: r.now(), Expired: late.At})
 	}
-	if effects := r.effects(nil, false, r.ended); effects != nil {
+	if effects := r.effects(nil, job.BatchDone, r.ended); effects != nil {
 		r.submit(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: effects}, tell)
 		return
 	}

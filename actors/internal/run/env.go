@@ -42,6 +42,8 @@ type Env struct {
 	// Reaches tells whether the effects of a job of this queue may be on a key; if not, why.
 	Reaches func(queue, key string) error
 	Cluster bool // Redis is one
+	// Cancelled tells whether a batch was cancelled, as far as this process knows.
+	Cancelled func(batch string) bool
 
 	Limited     bool                      // some class or queue has limits
 	QueueLimits map[string][]troupe.Limit // Config.QueueLimits
@@ -100,7 +102,7 @@ type Failure struct {
 func (r *Run) publish(e event.Event) {
 	if !r.env.Wanted.Load() {
 		switch e := e.(type) {
-		case event.JobStarted, event.JobDone, event.JobInterrupted, event.JobHeld:
+		case event.JobStarted, event.JobDone, event.JobInterrupted, event.JobHeld, event.JobCalledOff:
 			return
 		case event.JobHandedOver:
 			if !e.First {

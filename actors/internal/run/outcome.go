@@ -59,6 +59,9 @@ func (r *Run) decide() {
 	case r.sent == job.Expired:
 		r.expire()
 		return
+	case r.sent == job.CalledOff:
+		r.callOff()
+		return
 	case r.sent == job.Held:
 		r.heldBy()
 		return
@@ -73,7 +76,7 @@ func (r *Run) decide() {
 		return
 	}
 	if r.err == nil {
-		if effects := r.effects(r.pushes(), false, r.ended); effects != nil {
+		if effects := r.effects(r.pushes(), job.BatchDone, r.ended); effects != nil {
 			r.doneWith(effects)
 			return
 		}

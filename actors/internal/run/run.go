@@ -38,7 +38,7 @@ type Run struct {
 	handed    bool        // to the settler, or somebody else's
 	acked     bool        // its ack goes with the slot
 	goBroken  bool        // a goroutine of the job panicked
-	sent      job.Outcome // HandedOver, Left, Expired or Held, if it is not to be run here; else Done
+	sent      job.Outcome // HandedOver, Left, Expired, CalledOff or Held, if it is not to be run here; else Done
 
 	job    jobContext
 	began  atomic.Bool // the facts will not change
@@ -57,6 +57,10 @@ type own struct {
 	behind  []*troupe.Payload        // the jobs of a chain behind this one
 	lock    *job.Lock                // of a unique job that holds it until it is done; else nil
 	renewed atomic.Pointer[job.Lock] // that lock while the job runs, for the beat
+
+	batch      *job.InBatch // the place of the job in a batch; nil if it belongs to none
+	callbackOf string       // the batch whose callback it is; "" for none
+	mid        bool         // it has others behind it in a chain: the last of them counts in the batch
 
 	limits []*troupe.Limit
 	rules  atomic.Pointer[job.Rules] // of these, once they have let the job in
@@ -240,8 +244,9 @@ func (r *Run) perform() {
 	}
 	if r.own != nil {
 		r.locked()
+		r.batched()
 	}
-	if r.elsewhere() {
+	if r.elsewhere() || r.calledOff() {
 		return
 	}
 	if check := r.wire.Check; check != nil {
@@ -271,8 +276,10 @@ func (r *Run) perform() {
 		}
 		return
 	}
-	if r.own != nil && (!r.admitted() || !r.ownStart()) {
-		return
+	if r.own != nil {
+		if r.err = r.countable(); r.err != nil || !r.admitted() || !r.ownStart() {
+			return
+		}
 	}
 	if r.err = r.env.Crypt.Open(p); r.err != nil { // what is stored of the job is made from its bytes
 		return

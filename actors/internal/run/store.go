@@ -18,14 +18,21 @@ func (r *Run) move(dec retry.Decision) fetch.Move {
 	m := fetch.Move{Unit: r.w.Unit, Queue: dec.Queue, Score: dec.Score, Payload: dec.Payload, Trim: dec.Trim}
 	m.To, _ = dec.Outcome.To()
 	due := time.UnixMicro(int64(dec.Score * 1e6))
-	m.Effects = r.effects(nil, m.To != fetch.ToDead, due)
+	end := job.BatchWait
+	switch m.To { // the others go on
+	case fetch.ToRetry:
+		end = job.BatchRan
+	case fetch.ToDead:
+		end = job.BatchDied
+	}
+	m.Effects = r.effects(nil, end, due)
 	return m
 }
 
 // settle writes the decision; false when it did not come into Redis by our hand.
 func (r *Run) settle(dec retry.Decision) bool {
 	if dec.Outcome == retry.Drop {
-		if effects := r.effects(nil, false, r.ended); effects != nil {
+		if effects := r.effects(nil, job.BatchDied, r.ended); effects != nil {
 			return r.await(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: effects})
 		}
 		r.env.Settler.Ack(r.w)
@@ -56,8 +63,9 @@ func (v *Env) Drop(ctx context.Context, w *work.Item) bool {
 	if p, err := r.parse(); err == nil && job.HasOwn(w.Unit.Payload) {
 		r.payload, r.own = p, new(own)
 		r.locked()
+		r.batched()
 	}
-	effects := r.effects(nil, false, time.Time{})
+	effects := r.effects(nil, job.BatchDone, time.Time{})
 	if effects == nil {
 		v.Settler.Ack(w)
 		v.Changes.Await(ctx, w.Gone)

@@ -109,6 +109,7 @@ func (r *Run) giveUp(cause error) func() {
 	end := &Run{facts: r.facts, ended: now, payload: p, err: cause, returned: true}
 	if p != nil && job.HasOwn(r.w.Unit.Payload) {
 		end.own = new(own)
+		end.batched()
 		if end.locked(); end.own.lock != nil && end.own.lock.Until == troupe.UntilStart {
 			end.own.lock = nil // freed before the run
 		}

@@ -142,7 +142,8 @@ func (b *batch) apply(ctx context.Context) (err error) {
 			tell()
 		}
 	}
-	b.freeLocks(ctx, b.groups[dropped])
+	b.endJobs(ctx, b.groups[dropped], job.BatchDone)
+	b.endJobs(ctx, b.groups[dying], job.BatchDied)
 	counts := [...]*int{dying: &b.out.Dead, dropped: &b.out.Dropped, lists: &b.out.Moved}
 	for i, g := range b.groups {
 		*counts[min(i, lists)] += g.Moved
@@ -156,12 +157,13 @@ func (b *batch) apply(ctx context.Context) (err error) {
 	return err
 }
 
-// freeLocks frees the locks of unique jobs that were dropped. If somebody else has moved some of them, nobody knows which:
-// then the leader finds those whose jobs are gone.
-func (b *batch) freeLocks(ctx context.Context, g *moving.Group) {
+// endJobs frees the locks of unique jobs that were dropped or have died, and counts those of batches. If somebody else has moved
+// some of them, nobody knows which: then the leader finds the locks whose jobs are gone, and those of batches are missing there.
+func (b *batch) endJobs(ctx context.Context, g *moving.Group, event job.BatchEvent) {
 	if g.Moved < len(g.Members) {
 		return
 	}
+	var counts []job.Count
 	for _, member := range g.Members {
 		raw := []byte(*member.(*string))
 		p, err := troupe.ParsePayload(raw)
@@ -171,7 +173,11 @@ func (b *batch) freeLocks(ctx context.Context, g *moving.Group) {
 		if lock := job.LockOf(p, redisconn.OnCluster(b.s.cfg.Redis)); lock != nil && lock.EndsWithJob() {
 			_, _ = job.FreeLock(ctx, b.s.cfg.Redis, lock.Key, lock.JID)
 		}
+		if in, ok := job.BatchOf(p); ok && !redisconn.OnCluster(b.s.cfg.Redis) {
+			counts = append(counts, job.Count{InBatch: in, Event: event})
+		}
 	}
+	_ = job.CountBatch(ctx, b.s.cfg.Redis, counts...)
 }
 
 // move runs the script.

@@ -1,0 +1,320 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// heard notes what has run, in order.
+type heard struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *heard) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, what)
+}
+
+func (c *heard) count(what string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.all {
+		if one == what {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *heard) at(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, one := range c.all {
+		if one == what {
+			return i
+		}
+	}
+	return -1
+}
+
+// callback notes that it has run: class Callback, argument its name.
+type callback struct{ Name string }
+
+func (callback) Class() string { return "Callback" }
+
+func on(name string) client.Item { return client.Job(callback{name}) }
+
+func callbacks(name string) client.BatchOptions {
+	return client.BatchOptions{Name: name, Complete: on(name + " complete"), Success: on(name + " success"), Death: on(name + " death")}
+}
+
+// batchRegistry has the class Callback, and Work, whose argument says what it does.
+func batchRegistry(c *heard, work func(ctx context.Context, what string, attempt int) error) *troupe.Registry {
+	var r troupe.Registry
+	troupe.Handle(&r, func(ctx context.Context, job *troupe.Job[callback]) error {
+		if info, _ := troupe.JobInfoFrom(ctx); info.CallbackOf == "" {
+			return errors.New("it does not know its batch")
+		}
+		c.add(job.Args.Name)
+		return nil
+	})
+	troupe.HandleClass(&r, "Work", troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
+		var args []string
+		if err := troupe.DecodeArgs(p.Args(), &args); err != nil {
+			return err
+		}
+		c.add(args[0])
+		return work(ctx, args[0], p.Failures()+1)
+	}), troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Exactly(5 * time.Second) }})
+	return &r
+}
+
+func batchFields(t *testing.T, rdb redis.UniversalClient, id string) map[string]string {
+	t.Helper()
+	return harness.Must(rdb.HGetAll(t.Context(), "troupe:batch:"+id).Result())(t)
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pushWork(ctx context.Context, c *client.Client, what ...string) error {
+	for _, w := range what {
+		if _, err := c.PushClass(ctx, "Work", []any{w}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Each job counts once however often it fails; complete comes when all have ended a run, success when all are done.
+func TestTheCallbacksOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		var c heard
+		r := batchRegistry(&c, func(_ context.Context, what string, attempt int) error {
+			if what == "flaky" && attempt < 3 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r})
+		id, err := client.New(m.Client).Batch(t.Context(), callbacks("b"), func(b *client.Batch) error { return pushWork(t.Context(), b.Client, "a", "b", "flaky") })
+		noError(t, err)
+		k.Await("complete", func() bool { return c.count("b complete") == 1 })
+		harness.Equal(t, "success before its time", c.count("b success"), 0)
+		harness.Equal(t, "pending", batchFields(t, m.Client, id)["pending"], "1")
+		k.Await("success", func() bool { return c.count("b success") == 1 })
+		time.Sleep(time.Hour) // virtual
+		harness.Equal(t, "all", fmt.Sprint(c.count("b complete"), c.count("b success"), c.count("b death"), c.count("flaky")), "1 1 0 3")
+		ttl := m.Client.TTL(t.Context(), "troupe:batch:"+id).Val()
+		if ttl <= 0 || ttl > 24*time.Hour {
+			t.Errorf("the batch lives for %v after its success, want a day at most", ttl)
+		}
+	})
+}
+
+// A dead job pushes death and complete; retried from the dead set it counts, and success follows.
+func TestSuccessAfterADeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		var c heard
+		bad := true
+		r := batchRegistry(&c, func(_ context.Context, what string, _ int) error {
+			if what == "dies" && bad {
+				return troupe.Kill(errors.New("no"))
+			}
+			return nil
+		})
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r})
+		id, err := client.New(m.Client).Batch(t.Context(), callbacks("b"), func(b *client.Batch) error { return pushWork(t.Context(), b.Client, "a", "dies") })
+		noError(t, err)
+		k.Await("death and complete", func() bool { return c.count("b complete") == 1 && c.count("b death") == 1 })
+		harness.Equal(t, "pending", batchFields(t, m.Client, id)["pending"], "1")
+		bad = false
+		dead := harness.Must(m.Client.ZRange(t.Context(), "dead", 0, -1).Result())(t)
+		harness.Equal(t, "dead", len(dead), 1)
+		noError(t, m.Client.ZRem(t.Context(), "dead", dead[0]).Err())
+		noError(t, m.Client.LPush(t.Context(), "queue:default", dead[0]).Err())
+		k.Await("success", func() bool { return c.count("b success") == 1 })
+		harness.Equal(t, "death", c.count("b death"), 1)
+	})
+}
+
+// Three batches, one within the other, whose jobs fail at first: a child ends before its parent, callbacks included.
+func TestNestedBatches(t *testing.T) {
+	for _, way := range []string{"FromContext", "Within"} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := testkit.NewMemory(t)
+				var c heard
+				r := batchRegistry(&c, func(ctx context.Context, what string, attempt int) error {
+					own := client.FromContext(ctx)
+					if way == "Within" {
+						own = client.Within(ctx)
+					}
+					if strings.HasPrefix(what, "leaf") && attempt < 2 {
+						return errors.New("not yet")
+					}
+					next := map[string]string{"top": "middle", "middle": "leaf"}[what]
+					if next == "" {
+						return nil
+					}
+					_, err := own.Batch(ctx, callbacks(next), func(b *client.Batch) error { return pushWork(ctx, b.Client, next, next+" 2") })
+					return err
+				})
+				k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r})
+				top, err := client.New(m.Client).Batch(t.Context(), callbacks("top"), func(b *client.Batch) error { return pushWork(t.Context(), b.Client, "top") })
+				noError(t, err)
+				k.Await("success", func() bool { return c.count("top success") == 1 })
+				time.Sleep(time.Hour) // virtual
+				last := -1
+				for _, name := range []string{"leaf", "middle", "top"} {
+					for _, event := range []string{" complete", " success"} {
+						harness.Equal(t, name+event, c.count(name+event), 1)
+					}
+					harness.Equal(t, name+" death", c.count(name+" death"), 0)
+					at := c.at(name + " success")
+					if at < last {
+						t.Errorf("%s has succeeded before the batch within it: %v", name, c.all)
+					}
+					last = at
+				}
+				harness.Equal(t, "children of the top", m.Client.SCard(t.Context(), "troupe:batch:"+top+":children").Val(), 1)
+			})
+		})
+	}
+}
+
+// An empty batch ends at once; one that is open ends when it is closed; a job adds to its batch, and after success nobody does.
+func TestEmptyOpenAndGrowingBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		var c heard
+		r := batchRegistry(&c, func(ctx context.Context, what string, _ int) error {
+			info, _ := troupe.JobInfoFrom(ctx)
+			switch what {
+			case "grows":
+				return client.FromContext(ctx).GrowBatch(ctx, info.Batch, func(b *client.Batch) error { return pushWork(ctx, b.Client, "grown") })
+			case "grown":
+				return client.Within(ctx).GrowBatch(ctx, info.Batch, func(b *client.Batch) error { return pushWork(ctx, b.Client, "more") })
+			}
+			return nil
+		})
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r})
+		ctx, own := t.Context(), client.New(m.Client)
+		none := func(*client.Batch) error { return nil }
+		_, err := own.Batch(ctx, callbacks("empty"), none)
+		noError(t, err)
+		k.Await("the empty one", func() bool { return c.count("empty success") == 1 && c.count("empty complete") == 1 })
+
+		o := callbacks("open")
+		o.Open = true
+		open, err := own.Batch(ctx, o, none)
+		noError(t, err)
+		noError(t, own.GrowBatch(ctx, open, func(b *client.Batch) error { return pushWork(ctx, b.Client, "x") }))
+		k.Await("its job has run", func() bool { return c.count("x") == 1 && k.Settled() })
+		time.Sleep(time.Minute) // virtual
+		harness.Equal(t, "success of one that is open", c.count("open success"), 0)
+		noError(t, own.CloseBatch(ctx, open))
+		k.Await("the open one", func() bool { return c.count("open success") == 1 })
+
+		grows, err := own.Batch(ctx, callbacks("growing"), func(b *client.Batch) error { return pushWork(ctx, b.Client, "grows") })
+		noError(t, err)
+		k.Await("the growing one", func() bool { return c.count("growing success") == 1 })
+		harness.Equal(t, "more", c.count("more"), 1)
+		if c.at("growing success") < c.at("more") {
+			t.Errorf("it has succeeded before its last job: %v", c.all)
+		}
+		harness.Equal(t, "total", batchFields(t, m.Client, grows)["total"], "3")
+		err = own.GrowBatch(ctx, grows, func(b *client.Batch) error { return pushWork(ctx, b.Client, "late") })
+		if err == nil || !strings.Contains(err.Error(), "has succeeded") {
+			t.Errorf("a batch that has succeeded grows: %v", err)
+		}
+		if err := own.CloseBatch(ctx, "none"); err == nil {
+			t.Error("a batch that is not there is closed")
+		}
+		harness.Equal(t, "late", c.count("late"), 0)
+	})
+}
+
+// A chain is one job of its batch.
+func TestAChainInABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		var c heard
+		r := batchRegistry(&c, func(_ context.Context, what string, attempt int) error {
+			if what == "second" && attempt < 3 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r})
+		link := func(what string) client.Item { return client.Job(work{what}) }
+		id, err := client.New(m.Client).Batch(t.Context(), callbacks("b"), func(b *client.Batch) error {
+			_, err := b.PushChain(t.Context(), link("first"), link("second"), link("third"))
+			return err
+		})
+		noError(t, err)
+		harness.Equal(t, "total", batchFields(t, m.Client, id)["total"], "1")
+		k.Await("success", func() bool { return c.count("b success") == 1 })
+		if c.at("b complete") < c.at("third") {
+			t.Errorf("it is complete before the chain: %v", c.all)
+		}
+	})
+}
+
+type work struct{ What string }
+
+func (work) Class() string                  { return "Work" }
+func (w work) MarshalJSON() ([]byte, error) { return []byte(`"` + w.What + `"`), nil }
+
+// Waiting jobs of a batch that was cancelled are dropped, no callback is pushed, and its parent goes on.
+func TestACancelledBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		var c heard
+		r := batchRegistry(&c, func(context.Context, string, int) error { return nil })
+		own := client.New(m.Client)
+		ctx := t.Context()
+		var child string
+		_, err := own.Batch(ctx, callbacks("parent"), func(b *client.Batch) (err error) {
+			child, err = b.Batch(ctx, callbacks("child"), func(b *client.Batch) error { return pushWork(ctx, b.Client, "a", "b") })
+			return err
+		})
+		noError(t, err)
+		noError(t, own.CancelBatch(ctx, child))
+		err = own.GrowBatch(ctx, child, func(b *client.Batch) error { return pushWork(ctx, b.Client, "late") })
+		if err == nil || !strings.Contains(err.Error(), "was cancelled") {
+			t.Errorf("a batch that was cancelled grows: %v", err)
+		}
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r})
+		k.Await("the parent has succeeded", func() bool { return c.count("parent success") == 1 })
+		k.Await("the queue is empty", func() bool { return m.Client.LLen(ctx, "queue:default").Val() == 0 && k.Settled() })
+		time.Sleep(time.Minute) // virtual
+		harness.Equal(t, "ran", fmt.Sprint(c.count("a"), c.count("b"), c.count("child success"), c.count("child complete")), "0 0 0 0")
+		harness.Equal(t, "pending", batchFields(t, m.Client, child)["pending"], "0")
+		if err := own.CancelBatch(ctx, "none"); err == nil {
+			t.Error("a batch that is not there is cancelled")
+		}
+	})
+}

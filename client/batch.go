@@ -1,0 +1,341 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/scores"
+)
+
+// BatchOptions are those of a new batch.
+type BatchOptions struct {
+	// Name is for people; it need not be unique.
+	Name string
+
+	// Complete is pushed once when each job of the batch has ended a run, whatever became of it. Success is pushed once
+	// when each job is done, Death at the first job that dies. Job makes them: ordinary jobs, with options of
+	// their own, but no time, and not unique. The zero Item is none. Their handlers find the batch in JobInfo.CallbackOf of
+	// package troupe.
+	Complete, Success, Death Item
+
+	// Open has the batch not end before CloseBatch is called.
+	Open bool
+}
+
+// Batch pushes jobs into a batch. Every method of Client does so while the function that got it runs; after that each push is a
+// *FieldError. It is safe for concurrent use.
+type Batch struct{ *Client }
+
+// ID names the batch.
+func (b *Batch) ID() string { return b.batch.join.ID }
+
+// Batch pushes jobs that count together: those that fn pushes by its argument. A callback of o is pushed once, in the step that
+// ends the last of them, whatever dies on the way. The batch is closed when fn has returned nil, and its callbacks may be pushed from
+// then on. Up to 1,000 jobs enter Redis at once, in the step that makes the batch and closes it; of more, 1,000 in each step. So a
+// push returns before its job is in Redis; its jid is final.
+//
+// With an error of fn the batch is not closed, and what has not entered yet does not enter: its callbacks are not pushed, but by
+// Death, until CloseBatch closes it. So it is with an error of Redis. The ID is returned with each error.
+//
+// Jobs of the batch, and whoever knows its ID, may add to it by GrowBatch until it has succeeded. With the client of FromContext or of
+// Within in a job of a batch, the new one becomes a job of that, its parent, in the step that closes it: the parent is complete,
+// and succeeds, after it. So is one of b.Batch a job of b. A callback of a batch with a parent is a job of the parent. By Within
+// the whole batch enters Redis with the ack of the job.
+//
+// Jobs of a batch must be run by daemons of troupe with the reliable fetcher, in Sidekiq's format: what Ruby runs is not counted. Unique
+// jobs cannot enter a batch. Neither can any job on a Redis Cluster.
+func (c *Client) Batch(ctx context.Context, o BatchOptions, fn func(b *Batch) error) (id string, err error) {
+	id = job.NewID()
+	j := &job.Join{ID: id, Open: o.Open}
+	if err := c.canBatch(); err != nil {
+		return id, fmt.Errorf("batch: %w", err)
+	}
+	now := time.Now()
+	j.Fields = []any{"made", scores.Format(scores.Of(now))}
+	if o.Name != "" {
+		j.Fields = append(j.Fields, "name", o.Name)
+	}
+	if c.timestamps == troupe.TimestampsMillis {
+		j.Fields = append(j.Fields, "form", "m")
+	}
+	for _, on := range []struct {
+		event string
+		item  Item
+	}{{"complete", o.Complete}, {"success", o.Success}, {"death", o.Death}} {
+		if on.item.args == nil {
+			continue
+		}
+		queue, text, err := c.callback(ctx, on.item, id+":"+on.event, now)
+		if err != nil {
+			return id, fmt.Errorf("batch: callback %s: %w", on.event, err)
+		}
+		j.Fields = append(j.Fields, "to:"+on.event, queue, "on:"+on.event, text)
+	}
+	if c.batch != nil {
+		if err := c.batch.begin(ctx); err != nil {
+			return id, fmt.Errorf("batch: the batch around it: %w", err)
+		}
+		j.Parent = c.batch.join.ID
+	} else if info, ok := troupe.JobInfoFrom(ctx); ok && (c.kept != nil || c == FromContext(ctx)) {
+		j.Parent = info.Batch
+	}
+	return id, c.inBatch(ctx, j, fn)
+}
+
+// GrowBatch adds the jobs that fn pushes by its argument to a batch that is there and has not succeeded, or been cancelled: else the
+// error is a *FieldError. A job of the batch may do so while it runs, since the batch does not succeed before that job is done. An open batch
+// stays open. See Batch.
+func (c *Client) GrowBatch(ctx context.Context, id string, fn func(b *Batch) error) error {
+	if err := c.canBatch(); err != nil {
+		return fmt.Errorf("grow batch %s: %w", id, err)
+	}
+	return c.inBatch(ctx, &job.Join{ID: id, Open: true}, fn)
+}
+
+// CloseBatch lets a batch end: its callbacks are pushed when their time has come, or now. It is a *FieldError if the batch is not
+// there, or has ended. To close one again pushes callbacks that a queue has refused.
+func (c *Client) CloseBatch(ctx context.Context, id string) error {
+	return c.changeBatch("close", id, func() (bool, error) { return job.CloseBatch(ctx, c.rdb, id) })
+}
+
+// CancelBatch has the jobs of a batch that wait be dropped when their turn comes, and its callbacks not be pushed. Jobs that run go on. For its
+// parent it is done. The batches below it stay as they are. It is a *FieldError if the batch is not there, or has
+// succeeded.
+func (c *Client) CancelBatch(ctx context.Context, id string) error {
+	return c.changeBatch("cancel", id, func() (bool, error) { return job.CancelBatch(ctx, c.rdb, id) })
+}
+
+func (c *Client) changeBatch(verb, id string, change func() (bool, error)) error {
+	err := c.canBatch()
+	if err == nil {
+		var done bool
+		if done, err = change(); err == nil && !done {
+			err = &FieldError{"batch", strconv.Quote(id), "one that is there and has not succeeded"}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s batch %s: %w", verb, id, err)
+	}
+	return nil
+}
+
+func (c *Client) canBatch() error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if redisconn.OnCluster(c.rdb) {
+		return &FieldError{"batch", "a Redis Cluster", "one server, or shards: the keys of a batch and its queues are in different slots of a Cluster; a chain (PushChain) of one queue works there"}
+	}
+	return nil
+}
+
+// callback is the job of an event, without its last brace and its enqueued_at, and its queue.
+func (c *Client) callback(ctx context.Context, item Item, of string, now time.Time) (queue, text string, err error) {
+	raw, err := encodeArgs(item.args)
+	if err != nil {
+		return "", "", err
+	}
+	o, err := c.apply(item.args, item.opts)
+	if err == nil && o.unique != nil {
+		err = &FieldError{"Unique", "it for a callback", "a job that is not unique: NotUnique"}
+	}
+	if err == nil {
+		err = o.single("a callback of a batch")
+	}
+	if err == nil && o.when != nil {
+		err = &FieldError{o.timed, "it for a callback", "no time: a callback is pushed when its time has come"}
+	}
+	if err != nil {
+		return "", "", err
+	}
+	d, err := o.draft(item.args.Class(), raw, cmp.Or(o.jid, job.NewID()), now, now, c.stamp(now))
+	if err != nil {
+		return "", "", err
+	}
+	p, err := d.payload()
+	if err != nil {
+		return "", "", err
+	}
+	e, _, err := c.seal(ctx, p, now)
+	if err == nil && (e.lock != nil || e.score != "") {
+		err = &MiddlewareError{&FieldError{"callback", "a unique job, or one with a time", "neither"}}
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if p, err = troupe.ParsePayload(e.raw); err != nil {
+		return "", "", err
+	}
+	p.Delete("enqueued_at")
+	p.SetString("t_callback", of)
+	return e.queue, string(bytes.TrimSuffix(p.Bytes(), []byte("}"))), nil
+}
+
+// inBatch runs fn with a client whose pushes enter a batch.
+func (c *Client) inBatch(ctx context.Context, j *job.Join, fn func(b *Batch) error) error {
+	b := &batching{c: c, join: j, token: job.NewID()}
+	own := c.twin()
+	own.batch = b
+	err := fn(&Batch{own})
+	if err = b.end(ctx, err); err != nil {
+		return fmt.Errorf("batch %s: after %d jobs: %w", j.ID, b.entered, err)
+	}
+	return nil
+}
+
+// batching are the pushes into a batch.
+type batching struct {
+	c     *Client // that of the user
+	join  *job.Join
+	token string // names its calls
+
+	mu      sync.Mutex
+	jobs    []job.Push
+	bytes   int
+	calls   int
+	entered int   // jobs
+	err     error // the first
+	ended   bool
+}
+
+const (
+	joinJobs  = 1000 // of one call
+	joinBytes = 1 << 20
+)
+
+// add takes entries into the next call. One error, or nil, for each.
+func (b *batching) add(ctx context.Context, entries []entry) []error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.err
+	if b.ended {
+		err = &FieldError{"batch", "a push after the end of its function", "one before it, or GrowBatch"}
+	}
+	for i := range entries {
+		if entries[i].lock != nil {
+			err = cmp.Or[error](err, &FieldError{"Unique", "it for a job of a batch", "a job that is not unique: NotUnique"})
+		}
+	}
+	if err != nil {
+		return same(err, len(entries))
+	}
+	for _, e := range entries {
+		b.jobs = append(b.jobs, job.Push{Queue: e.queue, Score: e.score, Payload: e.raw, Batch: b.join})
+		if b.bytes += len(e.raw); b.c.kept != nil || len(b.jobs) < joinJobs && b.bytes < joinBytes {
+			continue
+		}
+		if b.call(ctx, false); b.err != nil {
+			return same(b.err, len(entries))
+		}
+	}
+	return nil
+}
+
+// begin makes the batch, if it is new, without any jobs yet.
+func (b *batching) begin(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.c.kept == nil && b.calls == 0 && b.join.Fields != nil && b.err == nil {
+		b.call(ctx, false)
+	}
+	return b.err
+}
+
+// end sees the rest into Redis and ends the batch, unless err has ended the push.
+func (b *batching) end(ctx context.Context, err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	switch {
+	case err != nil && b.err != nil && !errors.Is(err, b.err):
+		return errors.Join(err, b.err)
+	case err != nil || b.err != nil:
+		return cmp.Or(err, b.err)
+	case b.c.kept != nil:
+		return keepFault(b.c.kept.Add(append(b.jobs, job.Push{Batch: b.join})...))
+	}
+	b.call(ctx, true)
+	return b.err
+}
+
+// call sends what has gathered.
+func (b *batching) call(ctx context.Context, last bool) {
+	b.calls++
+	refused, err := job.JoinBatch(ctx, b.c.rdb, b.join, b.token, b.calls, last, b.jobs)
+	switch {
+	case err != nil:
+		b.err = unavailable(err, !redisconn.NotSent(err))
+	case refused != "":
+		b.err = refusedBatch(b.join, refused)
+	default:
+		b.entered += len(b.jobs)
+	}
+	clear(b.jobs)
+	b.jobs, b.bytes = b.jobs[:0], 0
+}
+
+// refusedBatch is why Redis took nothing.
+func refusedBatch(j *job.Join, why string) error {
+	id := strconv.Quote(j.ID)
+	if rest, ok := bytes.CutPrefix([]byte(why), []byte("PARENT ")); ok {
+		id, why = strconv.Quote(j.Parent)+", its parent", string(rest)
+	}
+	const want = "one that is there and has not succeeded"
+	switch why {
+	case "UNKNOWN":
+		return &FieldError{"batch", id + ", which is not there", want}
+	case "SUCCEEDED":
+		return &FieldError{"batch", id + ", which has succeeded", want}
+	case "CANCELLED":
+		return &FieldError{"batch", id + ", which was cancelled", want}
+	}
+	return refusal(why)
+}
+
+// sendBatches pushes those of what was kept that enter batches, and returns the others.
+func (c *Client) sendBatches(ctx context.Context, pushes []job.Push) (others []job.Push, err error) {
+	var order []*job.Join
+	jobs := map[*job.Join][]job.Push{}
+	ends := map[*job.Join]bool{}
+	for _, p := range pushes {
+		if p.Batch == nil {
+			others = append(others, p)
+			continue
+		}
+		if _, ok := jobs[p.Batch]; !ok {
+			order = append(order, p.Batch)
+			jobs[p.Batch] = nil
+		}
+		if p.Payload == nil {
+			ends[p.Batch] = true
+		} else {
+			jobs[p.Batch] = append(jobs[p.Batch], p)
+		}
+	}
+	slices.Reverse(order) // a batch is kept behind those below it
+	for _, j := range order {
+		refused, err := job.JoinBatch(ctx, c.rdb, j, job.NewID(), 1, false, jobs[j])
+		if err == nil && refused != "" {
+			err = refusedBatch(j, refused)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("batch %s: %w", j.ID, err)
+		}
+	}
+	for _, j := range slices.Backward(order) {
+		if _, err := job.JoinBatch(ctx, c.rdb, j, job.NewID(), 1, ends[j], nil); err != nil {
+			return nil, fmt.Errorf("batch %s: %w", j.ID, err)
+		}
+	}
+	return others, nil
+}

@@ -1,0 +1,189 @@
+package job
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
+)
+
+// Fields of a payload.
+const (
+	batchField    = "t_batch"    // ID:INDEX of the batch that the job belongs to
+	callbackField = "t_callback" // ID:EVENT of the batch whose callback it is
+)
+
+// BatchHead is the head of scripts that know batches.
+//
+//go:embed batch.lua
+var BatchHead string
+
+//go:embed joinbatch.lua
+var joinSource string
+
+//go:embed countbatch.lua
+var countSource string
+
+var (
+	joinScript  = script.New("job.joinbatch", JoinSource())
+	countScript = script.New("job.countbatch", CountSource())
+)
+
+const callHead = `local call, pcall = redis.call, redis.pcall
+local function text(reply) return type(reply) == 'table' and reply.err or nil end
+`
+
+// JoinSource and CountSource are the whole scripts joinbatch and countbatch.
+func JoinSource() string  { return callHead + BatchHead + joinSource }
+func CountSource() string { return callHead + BatchHead + countSource }
+
+// InBatch is the place of a job in a batch.
+type InBatch struct {
+	ID    string
+	Index uint32
+}
+
+// String is the value of the field.
+func (in InBatch) String() string { return in.ID + ":" + strconv.FormatUint(uint64(in.Index), 10) }
+
+// BatchOf is the place of a job in its batch; false if it belongs to none.
+func BatchOf(p *troupe.Payload) (in InBatch, ok bool) {
+	text, _ := p.String(batchField)
+	id, index, ok := splitLast(text)
+	n, err := strconv.ParseUint(index, 10, 32)
+	if !ok || id == "" || err != nil {
+		return InBatch{}, false
+	}
+	return InBatch{id, uint32(n)}, true
+}
+
+func splitLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// MayBatch tells by a look at its bytes whether a job may belong to a batch.
+func MayBatch(raw []byte) bool { return bytes.Contains(raw, []byte(batchField)) }
+
+// CallbackOf is the batch whose callback the job is, and of which event; "" if it is none.
+func CallbackOf(p *troupe.Payload) (batch, event string) {
+	text, _ := p.String(callbackField)
+	batch, event, _ = splitLast(text)
+	return batch, event
+}
+
+// BatchEvent is what is counted of a job in its batch.
+type BatchEvent string
+
+const (
+	BatchRan  BatchEvent = "ran"  // a run has ended, and it is to run again
+	BatchDone BatchEvent = "done" // nothing is to be done for it any more
+	BatchDied BatchEvent = "died" // it has failed for good
+	BatchWait BatchEvent = "wait" // it runs later, without having failed
+)
+
+// Count is what the move of a job counts in its batch.
+type Count struct {
+	InBatch
+	Event BatchEvent
+	Due   float64 // when the job runs again, in seconds; 0 if that is soon
+}
+
+// Join is a batch that pushes enter.
+type Join struct {
+	ID     string
+	Fields []any  // names and values of a new batch; nil of one that is there
+	Parent string // ID of the batch that this one is a job of, "" for none
+	Open   bool   // it may not end yet when all has entered
+}
+
+// Begun appends the arguments of join of batch.lua in front of the jobs.
+func (j *Join) Begun(args []any) []any {
+	args = append(args, j.ID, len(j.Fields))
+	return append(args, j.Fields...)
+}
+
+// Joins appends those of a job.
+func Joins(args []any, p *Push) []any {
+	return append(args, p.Queue, p.Score, bytes.TrimSuffix(p.Payload, []byte("}")))
+}
+
+// How is what shut of batch.lua is told.
+func (j *Join) How() string {
+	if j.Open {
+		return "open"
+	}
+	return "close"
+}
+
+// joinMemory is how long a repeated call is known.
+const joinMemory = 10 * time.Minute
+
+// JoinBatch pushes jobs into a batch, with the given number of the calls of token. The last one says so. What is sent again does
+// nothing again. Beside an error of Redis it returns why it was refused; see joinbatch.lua.
+func JoinBatch(ctx context.Context, rdb redis.UniversalClient, j *Join, token string, number int, last bool, jobs []Push) (refused string, err error) {
+	how := ""
+	if last {
+		how = j.How()
+	}
+	args := j.Begun(append(make([]any, 0, 3*len(jobs)+len(j.Fields)+6), number, joinMemory.Milliseconds(), j.Parent, how))
+	for i := range jobs {
+		args = Joins(args, &jobs[i])
+	}
+	return joinScript.Run(ctx, rdb, []string{keys.Batch(j.ID), keys.Pushed(token)}, args...).Text()
+}
+
+// CountBatch counts jobs in their batches in a step of its own.
+func CountBatch(ctx context.Context, rdb redis.UniversalClient, counts ...Count) error {
+	slices.SortFunc(counts, func(a, b Count) int {
+		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(string(a.Event), string(b.Event)))
+	})
+	for len(counts) > 0 {
+		n := 1
+		for n < len(counts) && n < 1000 && counts[n].ID == counts[0].ID && counts[n].Event == counts[0].Event {
+			n++
+		}
+		args := []any{counts[0].ID, string(counts[0].Event), n}
+		for _, c := range counts[:n] {
+			args = append(args, c.Index)
+		}
+		if err := countScript.Run(ctx, rdb, []string{keys.Batch(counts[0].ID)}, args...).Err(); err != nil {
+			return fmt.Errorf("count jobs of batch %s: %w", counts[0].ID, err)
+		}
+		counts = counts[n:]
+	}
+	return nil
+}
+
+// CloseBatch lets a batch end, and CancelBatch has its callbacks not be fired and its waiting jobs not be run. False if it is not there, or
+// has succeeded.
+func CloseBatch(ctx context.Context, rdb redis.UniversalClient, id string) (bool, error) {
+	return changeBatch(ctx, rdb, id, "close")
+}
+
+// CancelBatch is described with CloseBatch.
+func CancelBatch(ctx context.Context, rdb redis.UniversalClient, id string) (bool, error) {
+	return changeBatch(ctx, rdb, id, "cancel")
+}
+
+func changeBatch(ctx context.Context, rdb redis.UniversalClient, id, how string) (bool, error) {
+	reply, err := countScript.Run(ctx, rdb, []string{keys.Batch(id)}, id, how, 0).Int64Slice()
+	if err != nil {
+		return false, fmt.Errorf("%s batch %s: %w", how, id, err)
+	}
+	return len(reply) == 1 && reply[0] == 1, nil
+}
