@@ -401,7 +401,9 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			full := fill
 			if name == "settle" || name == "admit" {
-				full = func(t *rapid.T) [][]any { return append(append(fill(t), difftest.FillLimits(t)...), difftest.FillBatches(t)...) }
+				full = func(t *rapid.T) [][]any {
+					return append(append(fill(t), difftest.FillLimits(t)...), difftest.FillBatches(t)...)
+				}
 			}
 			pair.Check(t, src, full, func(t *rapid.T) ([]string, []any) {
 				c := try(t)
