@@ -10,22 +10,16 @@ import (
 
 var files []string
 
-type Import struct{ File string }
-
-type Publish struct{}
-
 type Alert struct{}
 
-type Report struct{}
+type Summary struct{}
 
 type Transform struct{}
 
 type Load struct{}
 
-func (Import) Class() string    { return "Import" }
-func (Publish) Class() string   { return "Publish" }
 func (Alert) Class() string     { return "Alert" }
-func (Report) Class() string    { return "Report" }
+func (Summary) Class() string   { return "Summary" }
 func (Transform) Class() string { return "Transform" }
 func (Load) Class() string      { return "Load" }
 
