@@ -38,7 +38,7 @@ var prelude = map[string][]string{
 	"README.md":           {"examples/quickstart/main.go", "examples/iterable/main.go", "internal/proof/docblocks/testdata/readme.go"},
 	"docs/guide.md":       {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/reliability.go", "internal/proof/docblocks/testdata/effects.go"},
 	"docs/effects.md":     {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/effects.go"},
-	"docs/batches.md":     {"internal/proof/docblocks/testdata/effects.go", "internal/proof/docblocks/testdata/batches.go"},
+	"docs/batches.md":     {"internal/proof/docblocks/testdata/batches/batches.go"},
 	"docs/unique.md":      {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/unique.go"},
 	"docs/limits.md":      {"internal/proof/docblocks/testdata/limits.go"},
 	"docs/encryption.md":  {"internal/proof/docblocks/testdata/encryption.go"},

@@ -1,4 +1,5 @@
-package testdata
+// Package batches has what the blocks of docs/batches.md take for granted.
+package batches
 
 import (
 	"context"
@@ -10,6 +11,10 @@ import (
 
 var files []string
 
+type Import struct{ File string }
+
+type Publish struct{}
+
 type Alert struct{}
 
 type Summary struct{}
@@ -18,6 +23,8 @@ type Transform struct{}
 
 type Load struct{}
 
+func (Import) Class() string    { return "Import" }
+func (Publish) Class() string   { return "Publish" }
 func (Alert) Class() string     { return "Alert" }
 func (Summary) Class() string   { return "Summary" }
 func (Transform) Class() string { return "Transform" }
