@@ -17,7 +17,7 @@ type Limit struct {
 	// colons. It must be set.
 	Name string
 
-	// AtOnce is how many jobs run at once. Either it or Rate is set.
+	// AtOnce is how many jobs run at once. Either it or Rate is set; neither with a Breaker alone.
 	AtOnce int
 
 	// Rate is how many jobs start in the time Per, one second if that is unset. They start evenly: in any time Per at
@@ -34,6 +34,10 @@ type Limit struct {
 
 	// Key does so by a text of its own. It may be called concurrently; an error of it is the job's. Not beside By.
 	Key func(p *Payload) (string, error)
+
+	// Breaker stops calling what is down: see Breaker. nil: none. A limit may have it alone, without AtOnce and Rate. Not beside
+	// Throttled.
+	Breaker *Breaker
 
 	// Throttled counts on the key of the gem sidekiq-throttled, version 1 or later, so that the jobs of Ruby processes count,
 	// too: Name is that of its strategy, as a rule the class in Ruby, and the text of By or Key its key_suffix. Only with AtOnce.
@@ -56,7 +60,13 @@ func (l Limit) Validate() error {
 		return bad("AtOnce", l.AtOnce, "1 or more, or 0 with Rate")
 	case l.Rate < 0:
 		return bad("Rate", l.Rate, "1 or more, or 0 with AtOnce")
-	case (l.AtOnce > 0) == (l.Rate > 0):
+	case l.Breaker != nil && l.Breaker.Failures < 0:
+		return bad("Breaker.Failures", l.Breaker.Failures, "1 or more, or 0 for none but by Rest")
+	case l.Breaker != nil && (l.Breaker.Rest < 0 || l.Breaker.Rest > 0 && !restable(l.Breaker.Rest)):
+		return bad("Breaker.Rest", l.Breaker.Rest, "a millisecond to a year, or 0 for a minute")
+	case l.Breaker != nil && l.Throttled:
+		return bad("Breaker", "set", "none with Throttled: the gem knows no breakers")
+	case (l.AtOnce > 0) == (l.Rate > 0) && (l.Breaker == nil || l.AtOnce > 0):
 		return fmt.Errorf("limit %q: AtOnce is %d and Rate is %d, expected one of them above 0", l.Name, l.AtOnce, l.Rate)
 	case l.Rate == 0 && l.Per != 0:
 		return bad("Per", l.Per, "0 without Rate")

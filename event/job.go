@@ -70,6 +70,19 @@ type (
 		JobEvent
 		Batch string // ID of the batch
 	}
+	// BreakerOpened says: with the end of this job the breaker of a limit has opened, or stays open (Again): no job of the rule is
+	// let in before Until. It is lost if the reply of Redis is; the state itself is in Redis.
+	BreakerOpened struct {
+		JobEvent
+		Rule  string // NAME or NAME:KEY of the limit
+		Until time.Time
+		Again bool // it was open: its probe has failed, or troupe.Rest was called
+	}
+	// BreakerClosed says: this job was the probe of a limit and is done, and the others are let in.
+	BreakerClosed struct {
+		JobEvent
+		Rule string
+	}
 	// JobUnresponsive says: its context was cancelled, and it does not end.
 	JobUnresponsive struct {
 		JobEvent

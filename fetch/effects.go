@@ -29,6 +29,9 @@ type Effects struct {
 	// Count is what is counted of the unit's own job in its batch behind the move; nil without a batch.
 	Count *job.Count
 
+	// Breakers is what became of the breakers of Rules. Settle sets it, unless its reply was lost.
+	Breakers []job.BreakerChange
+
 	// Left are the jids of Push that did not enter since others hold their locks. Settle sets them, unless its
 	// reply was lost.
 	Left []string
@@ -170,6 +173,13 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 				args = append(args, id)
 			}
 			effects, number = effects+1, pushMax+1
+			if r.Said != nil {
+				args = append(args, "breaker", 2+2*len(r.IDs), r.Base, r.JID)
+				for k, id := range r.IDs {
+					args = append(args, id, r.Said[k])
+				}
+				effects++
+			}
 		}
 		if h := m.Effects.Hash; h != nil {
 			args = append(args, "hash", 2+len(h.Fields), numberOf(names, h.Key)+1, h.TTL.Milliseconds())
@@ -227,6 +237,17 @@ func left(todo []moving, jid string) {
 			if l := e.Push[k].Lock; l != nil && l.JID == jid {
 				e.Left = append(e.Left, jid)
 			}
+		}
+	}
+}
+
+// changed notes what became of a breaker.
+func changed(todo []moving, text string) {
+	jid, what, ok := job.ParseBreakerChange(text)
+	for i := range todo {
+		if e := todo[i].Effects; ok && e != nil && e.Rules != nil && e.Rules.JID == jid && slices.Contains(e.Rules.IDs, what.Rule) {
+			e.Breakers = append(e.Breakers, what)
+			return
 		}
 	}
 }

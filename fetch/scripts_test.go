@@ -148,8 +148,8 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.add(effects)
 			for range effects {
 				texts := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "pushes")
-				kind := rapid.IntRange(0, 10).Draw(t, "kind")
-				if cluster && (kind == 1 || kind == 4 || kind > 7) { // the schedule set is elsewhere, and there are no batches
+				kind := rapid.IntRange(0, 11).Draw(t, "kind")
+				if cluster && (kind == 1 || kind == 4 || kind > 7 && kind < 11) { // the schedule set is elsewhere, and there are no batches
 					kind = 0
 				}
 				conflicts := func() any {
@@ -182,6 +182,12 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					c.add("count", 3+len(indexes), rapid.SampledFrom(difftest.Batches).Draw(t, "batch"), rapid.SampledFrom([]string{"ran", "done", "died", "wait"}).Draw(t, "event"), rapid.SampledFrom([]string{"0", "1900000000.5"}).Draw(t, "due"))
 					for _, index := range indexes {
 						c.add(index)
+					}
+				case 11:
+					rules := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")
+					c.add("breaker", 2+2*len(rules), "troupe:", jobGen.Draw(t, "jid"))
+					for _, rule := range rules {
+						c.add(rule, rapid.SampledFrom([]string{"ok", "failed", "failed", "", "rest 12.5"}).Draw(t, "said"))
 					}
 				case 0:
 					c.add("push", 2+len(texts), c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue")), rapid.SampledFrom([]string{"", "a"}).Draw(t, "known"))

@@ -44,20 +44,30 @@ func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]
 	var refused error
 	for _, p := range in.indexes {
 		asking, others := askingFirst(by[p])
-		by[p] = others
-		for len(asking) > 0 {
-			batch := batchOf(asking)
-			asking = asking[len(batch):]
-			if err := p.admit(ctx, batch); err != nil {
+		ask := func() error {
+			for len(asking) > 0 {
+				batch := batchOf(asking)
+				asking = asking[len(batch):]
+				if err := p.admit(ctx, batch); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if !slices.ContainsFunc(others, func(m Move) bool { return m.Effects != nil && m.Effects.Rules.TellsFailure() }) { // else who asks is asked behind it
+			if err := ask(); err != nil {
 				return nil, err
 			}
 		}
-		for some := inOrder(by[p]); len(some) > 0; {
+		for some := inOrder(others); len(some) > 0; {
 			batch := batchOf(some)
 			some = some[len(batch):]
 			if err := p.settle(ctx, batch, &refused); err != nil {
 				return nil, errors.Join(err, refused)
 			}
+		}
+		if err := ask(); err != nil {
+			return nil, errors.Join(err, refused)
 		}
 	}
 	if refused != nil {
@@ -154,6 +164,8 @@ func (p *index) settle(ctx context.Context, moves []Move, refused *error) error 
 		for len(reply) > 1 {
 			if reply[0] == "d" {
 				left(todo, reply[1])
+			} else if reply[0] == "b" {
+				changed(todo, reply[1])
 			} else if g, err := strconv.Atoi(reply[0]); err == nil && 0 < g && g <= len(groups) {
 				groups[g-1].refused = reply[1]
 			}

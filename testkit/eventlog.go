@@ -145,6 +145,10 @@ func jobOf(e event.Event) (event.JobEvent, bool) {
 		return e.JobEvent, true
 	case event.JobCalledOff:
 		return e.JobEvent, true
+	case event.BreakerOpened:
+		return e.JobEvent, true
+	case event.BreakerClosed:
+		return e.JobEvent, true
 	case event.JobUnresponsive:
 		return e.JobEvent, true
 	}

@@ -30,6 +30,11 @@ func Limits(t *testing.T, h Harness) {
 		"a paused queue":         pausedHeld,
 		"hundreds in a call":     manyAsks,
 		"back and by force":      releasedHeld,
+		"a breaker":              breaker,
+		"a breaker alone":        breakerAlone,
+		"let in before it rests": brokenBefore,
+		"a rest that is asked":   askedRest,
+		"a probe that dies":      deadProbe,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

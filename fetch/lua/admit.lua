@@ -46,10 +46,14 @@ for i, j in ipairs(jobs) do
   if by and not j.ahead then
     by.busy = true
     held[#held + 1] = {by, i}
+    if ends(by) > 0 then -- others may have the slots that it was given before
+      for _, r in ipairs(j) do pcall('ZREM', r.slots, j.jid) end
+    end
   end
   for k, r in ipairs(by and {} or j) do
     if not mine[k] then
       r.n, r.coming = room(r) - 1, r.coming + 1
+      if ends(r) > 0 and not j.force then rest(r, now() + r.pause, j.jid) end
     end
     if not r.every then
       r.slotsOf[j.jid] = true

@@ -36,10 +36,12 @@
 --                  parent, and may end
 --            count ID of a batch, event, time in seconds or 0, indexes of jobs of the batch that are moved. They are counted in it
 --                  behind the move
+--            breaker BASE, jid, pairs of a rule and what the end of the run tells its breaker, see rules. Behind the move
 --            hash  number of the key of a hash; its milliseconds to live; names and values of fields
 --          They come first. If one is refused, no push stays and the group is refused.
 --
--- Returns ('d', jid) for each unique job that did not enter, and (number of the group, error text) for each group that was refused: then its jobs
+-- Returns ('d', jid) for each unique job that did not enter, ('b', 'RULE WHAT ENDS JID') for each breaker that opened, stays open
+-- after a probe ('again') or closed, and (number of the group, error text) for each group that was refused: then its jobs
 -- are where they were. A job that is not in its list is written all the same: its owner
 -- is not fenced and the call is new, so Redis has fallen back. For one that is only named
 -- the error is ABSENT: it is to be sent. A refused group of to 5 is the only one of its call, which then
@@ -57,7 +59,7 @@ end
 local out, entered, locked, joined = {}, {}, {}, {}
 local function enter(at, back)
   local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
-  if kind == 'lock' or kind == 'gem' or kind == 'rules' or kind == 'shut' or kind == 'count' then
+  if kind == 'lock' or kind == 'gem' or kind == 'rules' or kind == 'breaker' or kind == 'shut' or kind == 'count' then
     return
   elseif kind == 'join' then
     local err
@@ -182,6 +184,13 @@ while at <= last do
   for _, effect in ipairs(err and {} or effects) do
     if ARGV[effect] == 'lock' then unlock(effect) end
     if ARGV[effect] == 'gem' then release(effect) end
+    if ARGV[effect] == 'breaker' then
+      for i = effect + 4, effect + 1 + tonumber(ARGV[effect + 1]), 2 do
+        local r = rule(ARGV[effect + 2], ARGV[i])
+        local what = learn(r, ARGV[effect + 3], ARGV[i + 1])
+        if what then out[#out + 1], out[#out + 2] = 'b', string.format('%s %s %s %s', r.id, what, stamp(r.ends), ARGV[effect + 3]) end
+      end
+    end
     if ARGV[effect] == 'rules' then
       leave(ARGV[effect + 2], {unpack(ARGV, effect + 6, effect + 1 + tonumber(ARGV[effect + 1]))}, ARGV[effect + 3], tonumber(ARGV[effect + 4]), ARGV[effect + 5])
     end

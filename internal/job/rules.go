@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -84,10 +85,12 @@ type Rules struct {
 	Base string // of the keys; see keys.LimitBase
 	// IDs are NAME:KEY, or NAME, in their order.
 	IDs []string
-	// Slots are the keys of their slots, "" of a rate: its jobs have none while they run.
+	// Slots are the keys of their slots, "" of a rate and of a limit without a bound: their jobs have none while they run.
 	Slots []string
-	JID   string
-	Age   float64 // enqueued_at of the job in seconds, by which held jobs are sorted
+	// Limits are those of the rules.
+	Limits []*troupe.Limit
+	JID    string
+	Age    float64 // enqueued_at of the job in seconds, by which held jobs are sorted
 
 	// Of a move that asks: how long a slot lives, and whether there is room in any case, for a slot that Redis has
 	// forgotten.
@@ -100,15 +103,71 @@ type Rules struct {
 	// another name, for a run that was given up and goes on.
 	Keep time.Duration
 	As   string
+	// Said is what the end of the run tells the breakers of the rules: SaidOK, SaidFailed, SaidRest, or "" if nothing. nil: no rule
+	// has a breaker.
+	Said []string
 }
 
-// LimitText is what a limit allows, as Redis has it: "N" at once, or "BURST SECONDS" for one in so many seconds; see rules.lua.
+// What the end of a run tells a breaker.
+const (
+	SaidOK     = "ok"
+	SaidFailed = "failed"
+)
+
+// SaidRest has a rule rest for d, whatever else the end of the run tells.
+func SaidRest(d time.Duration) string { return "rest " + inSeconds(d) }
+
+func inSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
+
+// TellsFailure tells whether the end of the run may open a breaker; false of nil.
+func (r *Rules) TellsFailure() bool {
+	return r != nil && slices.ContainsFunc(r.Said, func(s string) bool { return s != "" && s != SaidOK })
+}
+
+// BreakerChange is what became of the breaker of a rule.
+type BreakerChange struct {
+	Rule   string
+	Closed bool      // else it is open
+	Again  bool      // it was open before
+	Ends   time.Time // of the rest
+}
+
+// ParseBreakerChange reads what settle tells: RULE WHAT ENDS JID.
+func ParseBreakerChange(text string) (jid string, j BreakerChange, ok bool) {
+	words := strings.SplitN(text, " ", 4)
+	if len(words) != 4 {
+		return "", j, false
+	}
+	ends, err := strconv.ParseFloat(words[2], 64)
+	j = BreakerChange{Rule: words[0], Closed: words[1] == "closed", Again: words[1] == "again"}
+	if !j.Closed {
+		j.Ends = time.UnixMicro(int64(math.Round(ends * 1e6)))
+	}
+	return words[3], j, err == nil
+}
+
+// onTheirWay is how many jobs of a limit without a bound are let in and have not started.
+const onTheirWay = 1000
+
+// LimitText is what a limit allows, as Redis has it: "N" at once, or "BURST SECONDS" for one in so many seconds, and its breaker; see
+// rules.lua.
 func LimitText(l troupe.Limit) string {
+	text := boundText(l)
+	if b := l.Breaker; b != nil {
+		text += " breaker " + strconv.Itoa(b.Failures) + " " + inSeconds(cmp.Or(b.Rest, limits.Rest))
+	}
+	return text
+}
+
+func boundText(l troupe.Limit) string {
 	if l.AtOnce > 0 {
 		if l.Throttled {
 			return strconv.Itoa(l.AtOnce) + " throttled"
 		}
 		return strconv.Itoa(l.AtOnce)
+	}
+	if l.Rate == 0 {
+		return strconv.Itoa(onTheirWay) + " 0"
 	}
 	per := cmp.Or(l.Per, time.Second)
 	burst := cmp.Or(l.Burst, max(1, int(float64(l.Rate)*0.01/per.Seconds())))
@@ -142,10 +201,10 @@ func RulesOf(p *troupe.Payload, base string, all ...*troupe.Limit) (*Rules, erro
 		switch name, key, _ := strings.Cut(id, ":"); {
 		case l.Throttled:
 			slots = keys.Throttled(NameOfRule(name), key)
-		case l.Rate == 0:
+		case l.AtOnce > 0:
 			slots = keys.Slots(base, id)
 		}
-		r.IDs, r.Slots = append(r.IDs, id), append(r.Slots, slots)
+		r.IDs, r.Slots, r.Limits = append(r.IDs, id), append(r.Slots, slots), append(r.Limits, l)
 	}
 	return r, nil
 }
@@ -242,6 +301,12 @@ func Release(ctx context.Context, rdb redis.UniversalClient, base, rule string, 
 func ReleaseOne(ctx context.Context, rdb redis.UniversalClient, base, rule, member string) (int, error) {
 	n, _, err := letIn(ctx, rdb, base, 1, "one", rule, member)
 	return n, err
+}
+
+// Rest has a rule rest for d from now on, or ends its rest with 0. False: it has no breaker, or did not rest.
+func Rest(ctx context.Context, rdb redis.UniversalClient, base, rule string, d time.Duration) (bool, error) {
+	n, _, err := letIn(ctx, rdb, base, 1, "rest", rule, inSeconds(d))
+	return n > 0, err
 }
 
 func letIn(ctx context.Context, rdb redis.UniversalClient, base string, most int, how string, rules ...any) (int, time.Duration, error) {

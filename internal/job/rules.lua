@@ -2,11 +2,14 @@
 --
 -- A rule is NAME:KEY, a limit and what it counts together. BASE begins the keys, which are no KEYS: on a cluster they are in
 -- the slot of their queue.
--- BASElimits      hash: NAME -> 'N' (so many at once) or 'DEPTH SECONDS' (one in so many seconds, after a pause DEPTH); words
---                 may follow. A limit that is not there lets nobody in
+-- BASElimits      hash: NAME -> 'N' (so many at once) or 'DEPTH SECONDS' (one in so many seconds, after a pause DEPTH; 0 seconds:
+--                 as many as come). Words may follow: 'breaker FAILURES SECONDS', how many failures in a row open its breaker, 0
+--                 for none, and for how long. A limit that is not there lets nobody in
 -- BASEslots:RULE  zset: jid -> when its slot ends, in whole seconds, which are cheap to compare; of a rate those that were let
 --                 in and have not started yet
 -- BASErate:RULE   when all tokens of a rate are back, in seconds
+-- BASErest:RULE   hash of a rule with a breaker: failures, in a row; ends, in seconds, while the breaker is open: nobody is let in
+--                 before, and then one job, the probe, which moves ends on; ~JID of a probe: the ends that it has set
 -- BASEheld:RULE   zset of the jobs that the rule holds: 'SEQ HEADER\nBYTES', the oldest first. HEADER is a JSON array: key of
 --                 the list that the job goes to, name of the queue if it may be new to the set of all queues, else '', jid, rules
 -- BASEheld        zset of the rules that hold jobs, by when the leader looks at them
@@ -37,7 +40,10 @@ local function rule(base, id)
     defs[base .. name] = def
     local limit, every = string.match(def, '^([%d.]+) ?([%d.]*)')
     r = {base = base, id = id, coming = 0, look = 5, limit = tonumber(limit) or 0, every = tonumber(every)}
-    r.slots, r.held, r.rate = base .. 'slots:' .. id, base .. 'held:' .. id, base .. 'rate:' .. id
+    r.way = r.every == 0 and 16 or r.limit -- of a rate: how many are let in from the held ones and have not started
+    r.slots, r.held, r.rate, r.rest = base .. 'slots:' .. id, base .. 'held:' .. id, base .. 'rate:' .. id, base .. 'rest:' .. id
+    local failures, pause = string.match(def, ' breaker (%d+) ([%d.]+)')
+    r.failures, r.pause = tonumber(failures), tonumber(pause) -- nil without a breaker
     if string.find(def, ' throttled', 1, true) then -- as the gem sidekiq-throttled names them
       r.slots = 'throttled:' .. string.gsub(name, '%%3A', ':') .. ':concurrency.v2' .. (key ~= '' and ':' .. key or '')
       r.look = 0.1 -- Ruby's jobs leave unseen
@@ -45,6 +51,12 @@ local function rule(base, id)
     rules[id], inOrder[#inOrder + 1] = r, r
   end
   return r
+end
+
+-- ends is when the rest of a rule ends, or has ended and waits for a probe; 0 if its breaker is closed.
+local function ends(r)
+  r.ends = r.ends or r.failures and numeric(pcall('HGET', r.rest, 'ends')) or 0
+  return r.ends
 end
 
 -- room is how many jobs may enter beside those that this call is about to let in (coming). Slots that have ended are looked for
@@ -59,20 +71,68 @@ local function room(r)
   r.n = r.limit - r.count - r.coming
   if r.every then
     r.back = math.max(numeric(pcall('GET', r.rate)), now())
-    r.n = math.min(r.n + r.coming, math.floor((now() - r.back) / r.every + r.limit + 0.000001) - r.coming)
+    r.n = math.min(r.n + r.coming, math.floor((r.every > 0 and (now() - r.back) / r.every or 0) + r.limit + 0.000001) - r.coming)
   end
+  if ends(r) > 0 then r.n = ends(r) > now() and 0 or math.min(r.n, 1 - r.coming) end
   return room(r)
 end
 
+-- has tells whether a job was let in before; while the breaker is open, whether it is the probe.
 local function has(r, jid)
+  if ends(r) > 0 then return numeric(pcall('HGET', r.rest, '~' .. jid)) == r.ends end
   room(r)
   return r.count > 0 and type(pcall('ZSCORE', r.slots, jid)) == 'string'
 end
 
 local function again(r) r.n, r.swept = nil, nil end
 
+-- rest opens the breaker of a rule until then, or moves the end; with a jid that job is the probe.
+local function rest(r, at, jid)
+  r.ends = tonumber(stamp(at))
+  pcall('HSET', r.rest, 'ends', stamp(at))
+  if jid then pcall('HSET', r.rest, '~' .. jid, stamp(at)) end
+  pcall('HDEL', r.rest, 'failures')
+  pcall('PEXPIRE', r.rest, string.format('%.0f', (math.max(0, at - now()) + 3600) * 1000))
+  again(r)
+end
+
+-- close closes the breaker of a rule.
+local function close(r)
+  pcall('DEL', r.rest)
+  r.ends = 0
+  again(r)
+end
+
+-- learn takes note of how the job of a rule has ended: 'ok', 'failed', 'rest SECONDS', or '' for what tells nothing. Returns what
+-- became of the breaker: 'opened', 'again' if it was open, or 'closed'; nil if nothing did.
+local function learn(r, jid, said)
+  if not r.failures then return end
+  local open = ends(r) > 0
+  local probe, asked = open and pcall('HDEL', r.rest, '~' .. jid) == 1, tonumber(string.match(said, '^rest ([%d.]+)$') or nil)
+  local at = nil
+  if asked then
+    at = math.max(now() + asked, ends(r))
+  elseif said == 'failed' and probe then
+    at = math.max(now() + r.pause, ends(r))
+  elseif said == 'failed' and not open and r.failures > 0 then
+    r.counted = true
+    if numeric(pcall('HINCRBY', r.rest, 'failures', '1')) >= r.failures then at = now() + r.pause end
+    pcall('PEXPIRE', r.rest, string.format('%.0f', (r.pause + 3600) * 1000))
+  elseif said == 'ok' and probe then
+    close(r)
+    return 'closed'
+  elseif said == 'ok' and not open and r.counted ~= false then
+    pcall('HDEL', r.rest, 'failures')
+    r.counted = false
+  end
+  if not at then return end
+  rest(r, at)
+  return open and 'again' or 'opened'
+end
+
 -- spend takes n tokens of a rate.
 local function spend(r, n)
+  if r.every == 0 then return end
   r.back = r.back + n * r.every
   return text(pcall('SET', r.rate, stamp(r.back), 'PX', string.format('%.0f', (r.back - now()) * 1000 + 1000)))
 end
@@ -102,7 +162,8 @@ local function due(r)
   end
   local at = now() + r.look
   local first = room(r) > 0 and {'', now() + 1} or pcall('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
-  if r.every and numeric(pcall('ZCARD', r.slots)) < r.limit then first = {'', r.back - (r.limit - 1) * r.every} end
+  if r.every and numeric(pcall('ZCARD', r.slots)) < r.way then first = {'', r.back - (r.limit - 1) * r.every} end
+  if ends(r) > now() then first = {'', ends(r)} end
   if not text(first) and first[2] then at = math.min(at, math.max(tonumber(first[2]), now() + 0.002)) end
   local new = pcall('ZADD', r.base .. 'held', stamp(at), r.id)
   if new == 1 then pcall('PUBLISH', 'troupe:wakeup', 'limits') end
@@ -121,6 +182,10 @@ end
 local function letIn(r, most, force)
   local count = 0
   r.holds = r.holds or pcall('EXISTS', r.held) == 1
+  if r.holds and r.every == 0 and not force then
+    room(r)
+    most = math.min(most, r.way - r.count)
+  end
   while r.holds and most > 0 and (force or room(r) > 0) do
     local some, ready = pcall('ZRANGE', r.held, '0', string.format('%.0f', math.min(force and most or room(r), most) - 1), 'WITHSCORES'), {}
     if text(some) or #some == 0 then break end
@@ -146,6 +211,7 @@ local function letIn(r, most, force)
             room(o)
             o.n = o.n - 1
             if o.every then spend(o, 1) end
+            if ends(o) > 0 then rest(o, force and ends(o) or now() + o.pause, what[3]) end
           end
           give(o, {ending(60), what[3]})
         end

@@ -17,6 +17,9 @@ type (
 	// Kept is the key of the *job.Kept of client.Within.
 	Kept struct{}
 
+	// Rests is the key of a value with a method RestLimit, for troupe.Rest.
+	Rests struct{}
+
 	// Keeper is the key of what keeps the state of an iterable job: see the interface
 	// keeper of the root package.
 	Keeper struct{}

@@ -28,6 +28,9 @@ func Throttled(name, suffix string) string {
 // Rate is the time at which all tokens of a rule are back, in seconds.
 func Rate(base, rule string) string { return base + "rate:" + rule }
 
+// Rest is the hash of a rule with a breaker: failures in a row, the end of its rest, probes.
+func Rest(base, rule string) string { return base + "rest:" + rule }
+
 // Held is the zset of the jobs that a rule holds, by age.
 func Held(base, rule string) string { return base + "held:" + rule }
 

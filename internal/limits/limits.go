@@ -24,6 +24,7 @@ const (
 	Window      = 72 * time.Hour       // how long a recovery counts
 	Recoveries  = 3                    // after which a job is poison
 	Bytes       = 1 << 20              // payloads of one call
+	Rest        = time.Minute          // of a limit whose breaker is open
 )
 
 // What follows from them, with all steps in their time.

@@ -163,9 +163,11 @@ var scriptTries = map[string]difftest.Try{
 		return names, args
 	},
 	"internal/job/letin": func(t *rapid.T) ([]string, []any) {
-		how := rapid.SampledFrom([]string{"due", "force", "back"}).Draw(t, "how")
+		how := rapid.SampledFrom([]string{"due", "force", "back", "rest"}).Draw(t, "how")
 		args := []any{"troupe:", rapid.SampledFrom([]int{0, 1, 3, 100}).Draw(t, "most"), how}
-		if how != "due" {
+		if how == "rest" {
+			args = append(args, rapid.SampledFrom(difftest.Rules).Draw(t, "rule"), rapid.SampledFrom([]string{"0", "2.5", "60"}).Draw(t, "seconds"))
+		} else if how != "due" {
 			args = add(args, rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")...)
 		}
 		return []string{"troupe:held"}, args

@@ -104,6 +104,8 @@ func (c *jobContext) Value(key any) any {
 		return c.goroutines()
 	case jobctx.Client{}:
 		return c.r.env.Client
+	case jobctx.Rests{}:
+		return c.r
 	case jobctx.Kept{}:
 		return c.keptPushes()
 	case jobctx.Collector{}:

@@ -90,7 +90,7 @@ func (r *Run) effects(pushes []job.Push, end job.BatchEvent, due time.Time) *fet
 	if len(pushes) == 0 && lock == nil && rules == nil && count == nil {
 		return nil
 	}
-	e := &fetch.Effects{Push: pushes, Lock: lock, Rules: rules, Count: count}
+	e := &fetch.Effects{Push: pushes, Lock: lock, Rules: r.said(rules), Count: count}
 	if goesOn := end == job.BatchRan || end == job.BatchWait; lock != nil && goesOn {
 		e.Keep = lock.For + max(0, due.Sub(r.ended))
 	}

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,9 @@ type own struct {
 	limits []*troupe.Limit
 	rules  atomic.Pointer[job.Rules] // of these, once they have let the job in
 	holder string                    // the rule that holds the job, of Held
+
+	mu    sync.Mutex
+	rests map[string]time.Duration // what troupe.Rest was told, by limit
 }
 
 // facts are what is known of a job once its run has begun. The run that gives another one up

@@ -83,7 +83,7 @@ func (v *Env) Drop(ctx context.Context, w *work.Item) bool {
 
 // submit writes a move and calls tell once it is in Redis, as store does.
 func (r *Run) submit(m fetch.Move, tell func()) {
-	if r.crash == nil {
+	if r.crash == nil && (m.Effects == nil || !m.Effects.Rules.TellsFailure()) { // its worker takes no other job before the breaker knows
 		move := &work.Move{Item: r.w, Move: m}
 		move.Then = func() { r.told(move, tell) }
 		if r.env.Settler.SubmitAsync(move) {
@@ -135,6 +135,7 @@ func (r *Run) awaitDone(move *work.Move) {
 // stored tells whether a move that is over came into Redis by our hand.
 func (r *Run) stored(m *work.Move) bool {
 	if m.Stored() {
+		r.tellBreakers(m.Effects)
 		return true
 	}
 	line := r.line(zerolog.ErrorLevel, "unsettled")

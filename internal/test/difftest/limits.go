@@ -20,8 +20,8 @@ var Rules = []string{"one", "rate:x", "Old", "none"}
 // FillLimits draws the keys of limits on one server.
 func FillLimits(t *rapid.T) (writes [][]any) {
 	do := func(args ...any) { writes = append(writes, args) }
-	limit := rapid.SampledFrom([]string{"0", "1", "2", "3 pinned 1"}).Draw(t, "at once")
-	rate := rapid.SampledFrom([]string{"1 10", "3 0.25", "0 1", "2 5 pinned 1 1"}).Draw(t, "rate")
+	limit := rapid.SampledFrom([]string{"0", "1", "2", "3 pinned 1", "2 breaker 2 30", "1000 0 breaker 1 60", "3 pinned 1 breaker 0 5.5"}).Draw(t, "at once")
+	rate := rapid.SampledFrom([]string{"1 10", "3 0.25", "0 1", "2 5 pinned 1 1", "2 5 breaker 1 0.5"}).Draw(t, "rate")
 	do("HSET", "troupe:limits", "one", limit, "rate", rate, "Old", "2 throttled")
 	for _, rule := range Rules {
 		slots := map[bool]string{true: "throttled:Old:concurrency.v2", false: "troupe:slots:" + rule}[rule == "Old"]
@@ -38,7 +38,16 @@ func FillLimits(t *rapid.T) (writes [][]any) {
 	if rapid.Bool().Draw(t, "spent") {
 		do("SET", "troupe:rate:rate:x", rapid.SampledFrom([]string{"1", "1700000000.75", "1700000012"}).Draw(t, "back"))
 	}
-	if spoilt := rapid.SampledFrom([]string{"", "", "", "", "troupe:held", "troupe:held:one", "troupe:slots:one", "troupe:limits"}).Draw(t, "wrong type"); spoilt != "" {
+	for _, rule := range Rules[:2] {
+		switch rapid.IntRange(0, 5).Draw(t, "rest of "+rule) {
+		case 0:
+			do("HSET", "troupe:rest:"+rule, "failures", "1")
+		case 1, 2:
+			end := rapid.SampledFrom([]string{"1699999999.250000", "1700000020.000000"}).Draw(t, "end")
+			do("HSET", "troupe:rest:"+rule, "ends", end, "~j2", end, "~j3", "1")
+		}
+	}
+	if spoilt := rapid.SampledFrom([]string{"", "", "", "", "troupe:held", "troupe:held:one", "troupe:slots:one", "troupe:limits", "troupe:rest:one"}).Draw(t, "wrong type"); spoilt != "" {
 		do("DEL", spoilt)
 		do("LPUSH", spoilt, "x")
 	}
