@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Allowance is what a limit allows: so many at once, or one in so many seconds. The zero value allows nothing, and is of
@@ -19,6 +20,12 @@ type Allowance struct {
 	Every     time.Duration // a job starts in each, of a rate
 	Burst     int           // how many start together after a pause, of a rate
 	Throttled bool          // it counts on the key of the gem sidekiq-throttled
+	Free      bool          // it has no bound, and a Breaker; Every is a nanosecond then
+
+	// Breaker is set if it has one: after so many Failures in a row it rests for the time Rest; see troupe.Breaker.
+	Breaker  bool
+	Failures int
+	Rest     time.Duration
 
 	defined bool
 }
@@ -33,10 +40,21 @@ func allowanceOf(text string) (a Allowance) {
 		return a
 	}
 	a.defined = true
+	for i, word := range words {
+		if word == "breaker" && i+2 < len(words) {
+			a.Breaker = true
+			a.Failures, _ = strconv.Atoi(words[i+1])
+			rest, _ := strconv.ParseFloat(words[i+2], 64)
+			a.Rest = time.Duration(rest * float64(time.Second))
+		}
+	}
 	n, _ := strconv.ParseFloat(words[0], 64)
 	if len(words) > 1 {
 		if every, err := strconv.ParseFloat(words[1], 64); err == nil {
 			a.Every, a.Burst = time.Duration(every*float64(time.Second)), int(n)
+			if a.Free = every == 0; a.Free {
+				a.Every = 1
+			}
 			return a
 		}
 	}
@@ -49,6 +67,9 @@ func allowanceOf(text string) (a Allowance) {
 
 // text is allowanceOf's inverse, without what stands behind the numbers.
 func (a Allowance) text() string {
+	if a.Free {
+		return strconv.Itoa(a.Burst) + " 0"
+	}
 	if a.Every > 0 {
 		return strconv.Itoa(a.Burst) + " " + strconv.FormatFloat(a.Every.Seconds(), 'f', -1, 64)
 	}
@@ -57,9 +78,22 @@ func (a Allowance) text() string {
 
 // String says it in words: "5 at once", "10 a minute, 3 together after a pause".
 func (a Allowance) String() string {
+	text := a.bound()
+	switch {
+	case a.Breaker && a.Failures == 0:
+		text += ", can rest"
+	case a.Breaker:
+		text += fmt.Sprintf(", rests for %s after %s in a row", words.Few(a.Rest), words.Plural(int64(a.Failures), "failure"))
+	}
+	return text
+}
+
+func (a Allowance) bound() string {
 	switch {
 	case !a.defined:
 		return "nothing: it is not defined"
+	case a.Free:
+		return "any number"
 	case a.Every > 0:
 		return fmt.Sprintf("%s, %d together after a pause", rateText(a.Every), a.Burst)
 	case a.Throttled:

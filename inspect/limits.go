@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -74,8 +73,14 @@ type LimitRule struct {
 	Held   int64
 	Oldest time.Time // enqueued_at of the oldest job that it holds; the zero time if it holds none
 
+	// Of a limit with a breaker: Failures are those in a row, while it is closed; Rests is when the rest ends, or has ended and waits for a
+	// probe, the zero time while it is closed.
+	Failures int64
+	Rests    time.Time
+
 	i     *Inspector
 	base  string
+	rest  bool   // it has a breaker
 	slots string // their key
 }
 
@@ -182,7 +187,9 @@ func (i *Inspector) limits(ctx context.Context, name, only string) (all []*Limit
 				l = i.limit(b, of, "")
 				known[of] = l
 			}
-			l.Rules = append(l.Rules, i.limitRule(b, rule, l.Allows.Throttled))
+			r := i.limitRule(b, rule, l.Allows.Throttled)
+			r.rest = l.Allows.Breaker
+			l.Rules = append(l.Rules, r)
 		}
 		for of, text := range texts[n].Val() {
 			if name == "" || of == name {
@@ -215,7 +222,9 @@ func (i *Inspector) limits(ctx context.Context, name, only string) (all []*Limit
 		return nil, false, err
 	}
 	all = slices.DeleteFunc(all, func(l *Limit) bool {
-		l.Rules = slices.DeleteFunc(l.Rules, func(r *LimitRule) bool { return r.ID != only && r.Taken == 0 && r.Held == 0 })
+		l.Rules = slices.DeleteFunc(l.Rules, func(r *LimitRule) bool {
+			return r.ID != only && r.Taken == 0 && r.Held == 0 && r.Rests.IsZero() && r.Failures == 0
+		})
 		slices.SortFunc(l.Rules, func(a, b *LimitRule) int {
 			return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(b.Taken, a.Taken), cmp.Compare(a.ID, b.ID))
 		})
@@ -229,6 +238,9 @@ func (i *Inspector) limit(b limitBase, name, text string) *Limit {
 	l := &Limit{Name: job.NameOfRule(name), Queue: b.queue, text: text}
 	now, from, pinned := strings.Cut(text, " pinned")
 	l.Allows, l.Pinned = allowanceOf(now), pinned
+	if all := allowanceOf(text); all.Breaker {
+		l.Allows.Breaker, l.Allows.Failures, l.Allows.Rest = true, all.Failures, all.Rest
+	}
 	if pinned {
 		l.Configured = allowanceOf(strings.TrimSpace(from))
 	}
@@ -252,6 +264,9 @@ func (i *Inspector) scanSlots(ctx context.Context, b limitBase, name string, kno
 		globs = map[string]string{begin + ":": name + ":"}
 	}
 	for of, l := range known {
+		if l.Allows.Breaker {
+			globs[keys.Rest(b.key, "")] = ""
+		}
 		if l.Allows.Throttled {
 			globs[keys.Throttled(l.Name, "")+":"] = of + ":"
 		}
@@ -301,6 +316,9 @@ func (i *Inspector) readRules(ctx context.Context, rules []*LimitRule) error {
 	if err := i.pipelined(ctx, cmds); err != nil {
 		return err
 	}
+	if err := i.readRests(ctx, rules); err != nil {
+		return err
+	}
 	var readings []reading
 	var holding []*LimitRule
 	for n, r := range rules {
@@ -320,12 +338,4 @@ func (i *Inspector) readRules(ctx context.Context, rules []*LimitRule) error {
 		}
 	}
 	return err
-}
-
-// secondsAt is the time of a score; the zero time if it is none before the year 10000.
-func secondsAt(score float64) time.Time {
-	if !(score >= 0 && score < year10000) {
-		return time.Time{}
-	}
-	return time.UnixMicro(int64(math.Round(score * 1e6))).UTC()
 }

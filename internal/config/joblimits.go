@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -56,12 +57,33 @@ var jobLimitSettings = readers[limitEntry]{
 			p.bad(n, field, "a place of an argument, like 0 or 0.account_id")
 		}
 	},
+	"breaker": func(p *parse, l *limitEntry, n *node, field string) {
+		if n.kind == null {
+			return
+		}
+		l.Breaker = &troupe.Breaker{}
+		breakerSettings.read(p, l.Breaker, n, field, "a map like {failures: 5, rest: 1m}", p.alien)
+	},
 	"throttled": func(p *parse, l *limitEntry, n *node, field string) { l.Throttled = p.bool(n, field) },
 	"queues": func(p *parse, l *limitEntry, n *node, field string) {
 		l.Queues = p.names(n, field, "the name of a queue")
 	},
 	"classes": func(p *parse, l *limitEntry, n *node, field string) {
 		l.Classes = p.names(n, field, "the name of a class")
+	},
+}
+
+// breakerSettings reads the value of each key of a breaker.
+var breakerSettings = readers[troupe.Breaker]{
+	"failures": func(p *parse, b *troupe.Breaker, n *node, field string) {
+		b.Failures = p.int(n, field, 0, math.MaxInt32)
+	},
+	"rest": func(p *parse, b *troupe.Breaker, n *node, field string) {
+		b.Rest = p.duration(n, field, time.Millisecond)
+		if b.Rest > 0 && (troupe.Limit{Name: "a", Breaker: b}).Validate() != nil {
+			p.bad(n, field, "a time of at most a year")
+			b.Rest = 0
+		}
 	},
 }
 
@@ -147,10 +169,12 @@ func (p *parse) checkLimit(l *limitEntry, n *node, field string) {
 	switch {
 	case said("at_once") && said("rate"):
 		p.fault(l.line, field, "of two kinds (at_once, rate)", "one of them; a class or a queue may have several limits")
-	case !said("at_once") && !said("rate"):
-		p.fault(l.line, field, "without a kind", "at_once or rate")
+	case !said("at_once") && !said("rate") && !said("breaker"):
+		p.fault(l.line, field, "without a kind", "at_once, rate or breaker")
 	case said("burst") && !said("rate"):
 		p.fault(l.line, field+".burst", strconv.Itoa(l.Burst), "it beside rate only")
+	case l.Throttled && said("breaker"):
+		p.fault(l.line, field+".throttled", "true", "it without breaker: the gem knows none")
 	case l.Throttled && said("rate"):
 		p.fault(l.line, field+".throttled", "true", "it beside at_once only: the gem counts its rates in another way")
 	}
@@ -252,14 +276,19 @@ func (s *Settings) limitText(l limitEntry) string {
 	var b strings.Builder
 	if l.AtOnce > 0 {
 		fmt.Fprintf(&b, "%d at once", l.AtOnce)
-	} else {
+	} else if l.Rate > 0 {
 		fmt.Fprintf(&b, "%d in %s", l.Rate, cmp.Or(l.Per, time.Second))
+	} else {
+		b.WriteString("any number")
 	}
 	if l.Burst > 0 {
 		fmt.Fprintf(&b, ", %d together after a pause", l.Burst)
 	}
 	if l.By != "" {
 		b.WriteString(", by " + l.By)
+	}
+	if l.Breaker != nil {
+		fmt.Fprintf(&b, ", rests for %s after %d failures in a row", cmp.Or(l.Breaker.Rest, limits.Rest), l.Breaker.Failures)
 	}
 	if l.Throttled {
 		b.WriteString(", together with sidekiq-throttled")

@@ -22,6 +22,8 @@ limits:
   api: {rate: 10/1m, burst: 3, queues: a, classes: [Mail, Charge]}
   "Reports::Daily": {at_once: 3, throttled: true}
   rest: {rate: 7, queues: [a, nobody]}
+  hooks: {by: 0.host, breaker: {failures: 5, rest: 30s}, queues: low:eu}
+  bank: {at_once: 2, breaker: {}, classes: Mail}
 handlers:
   Charge: {builtin: noop}
   Mail: {builtin: noop, limits: ["Reports::Daily", mail]}
@@ -37,10 +39,12 @@ func TestLimitsAreReadAndBuilt(t *testing.T) {
 	api := troupe.Limit{Name: "api", Rate: 10, Per: time.Minute, Burst: 3}
 	daily := troupe.Limit{Name: "Reports::Daily", AtOnce: 3, Throttled: true}
 	rest := troupe.Limit{Name: "rest", Rate: 7, Per: time.Second}
-	if diff := cmp.Diff(map[string][]troupe.Limit{"mail": {mail}, "low:eu": {eu}, "a": {api, rest}, "nobody": {rest}}, c.QueueLimits); diff != "" {
+	hooks := troupe.Limit{Name: "hooks", By: "0.host", Breaker: &troupe.Breaker{Failures: 5, Rest: 30 * time.Second}}
+	bank := troupe.Limit{Name: "bank", AtOnce: 2, Breaker: &troupe.Breaker{}}
+	if diff := cmp.Diff(map[string][]troupe.Limit{"mail": {mail}, "low:eu": {eu, hooks}, "a": {api, rest}, "nobody": {rest}}, c.QueueLimits); diff != "" {
 		t.Errorf("of queues, want - got +:\n%s", diff)
 	}
-	for class, want := range map[string][]troupe.Limit{"Charge": {account, api}, "Mail": {mail, api, daily}, "Else": {account}} {
+	for class, want := range map[string][]troupe.Limit{"Charge": {account, api}, "Mail": {mail, api, daily, bank}, "Else": {account}} {
 		e, _ := c.Registry.Lookup(class)
 		if diff := cmp.Diff(want, e.Options.Limits); diff != "" {
 			t.Errorf("of %s, want - got +:\n%s", class, diff)
@@ -55,7 +59,9 @@ func TestLimitsAreReadAndBuilt(t *testing.T) {
   account         1 at once, by 0.account_id, class Charge, *
   api             10 in 1m0s, 3 together after a pause, class Mail, Charge, queue a
   Reports::Daily  3 at once, together with sidekiq-throttled, class Mail
-  rest            7 in 1s, queue a, nobody (no capsule here takes from nobody)`)
+  rest            7 in 1s, queue a, nobody (no capsule here takes from nobody)
+  hooks           any number, by 0.host, rests for 30s after 5 failures in a row, queue low:eu
+  bank            2 at once, rests for 1m0s after 0 failures in a row, class Mail`)
 }
 
 func TestLimitFaults(t *testing.T) {
@@ -68,7 +74,7 @@ func TestLimitFaults(t *testing.T) {
 		of("2.5"):                                                           `limits.x is "2.5", expected ` + wantLimit,
 		of("10/1m"):                                                         `limits.x is "10/1m", expected ` + wantLimit,
 		of("[5]"):                                                           `limits.x is a list, expected ` + wantLimit,
-		of("{queues: [a]}"):                                                 `limits.x is without a kind, expected at_once or rate`,
+		of("{queues: [a]}"):                                                 `limits.x is without a kind, expected at_once, rate or breaker`,
 		of("{at_once: 1, rate: 2, queues: [a]}"):                            `limits.x is of two kinds (at_once, rate), expected one of them`,
 		of("{at_once: 0, queues: [a]}"):                                     `limits.x.at_once is "0", expected a whole number from 1`,
 		of("{at_onec: 1, queues: [a]}"):                                     `limits.x.at_onec is no known key, expected at_once`,
@@ -86,6 +92,10 @@ func TestLimitFaults(t *testing.T) {
 		of("{rate: 1, throttled: true, queues: [a]}"):                       `limits.x.throttled is true, expected it beside at_once only`,
 		of("{at_once: 1, queues: [a, a]}"):                                  `limits.x.queues is "a" twice, expected it once`,
 		of("{at_once: 1, classes: ['']}"):                                   `limits.x.classes is "", expected the name of a class`,
+		of("{breaker: {failures: -1}, queues: [a]}"):                        `limits.x.breaker.failures is "-1", expected`,
+		of("{breaker: {rest: 9000h}, queues: [a]}"):                         `limits.x.breaker.rest is "9000h", expected a time of at most a year`,
+		of("{breaker: 5, queues: [a]}"):                                     `limits.x.breaker is "5", expected a map like {failures: 5, rest: 1m}`,
+		of("{at_once: 1, throttled: yes, breaker: {}, queues: [a]}"):        `limits.x.throttled is true, expected it without breaker`,
 		of("{at_once: 1, classes: [A, Gone]}"):                              `troupe.yml:2: limits.x.classes is "Gone", expected a class that has a handler under handlers:`,
 		of("{at_once: 1}"):                                                  `limits.x is of no job, expected queues or classes in it, or a handler with limits: [x]`,
 		handlers + "limits: {'a b': {at_once: 1, queues: [a]}}":             `limits.a b is named "a b", expected ` + wantLimitName,

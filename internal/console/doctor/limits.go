@@ -128,6 +128,11 @@ func (e *exam) limits() error {
 // stuck tells of a rule whose oldest job is held for long.
 func (e *exam) stuck(l *inspect.Limit, r *inspect.LimitRule) bool {
 	age := time.Since(r.Oldest)
+	if r.Held > 0 && !r.Rests.IsZero() {
+		id, named := e.rule(r)
+		e.find(Note, "troupe jobs list retry tells why its jobs fail; troupe limits release "+named+" lets jobs in all the same", "the limit %s holds %s, and rests until %s: its jobs have failed", id, words.Plural(r.Held, "job"), words.At(r.Rests))
+		return true
+	}
 	if r.Held == 0 || r.Oldest.IsZero() || age < longHeld {
 		return false
 	}

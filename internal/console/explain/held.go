@@ -56,6 +56,11 @@ func (s *search) held() (bool, error) {
 		s.x.Next = "Nothing, until the limit allows more: troupe limits set " + name + ", or troupe limits reset " + name + "."
 		return true, nil
 	}
+	if r := l.Rules[0]; !r.Rests.IsZero() {
+		s.because("held", "The limit %s holds it since %s. It allows %s, and its breaker is open: it rests until %s, and lets one job in then. %s", rule, since, l.Allows, words.At(r.Rests), ahead)
+		s.x.Next = "It starts when a job that is let in is done, the jobs before it first."
+		return true, nil
+	}
 	slots := ""
 	if r := l.Rules[0]; r.Taken > 0 && l.Allows.Every == 0 {
 		var jids []string

@@ -68,6 +68,9 @@ type limitRule struct {
 	Jobs   []string  `json:"jobs"` // that have them, by jid, the first 100
 	Held   int64     `json:"held"`
 	Oldest time.Time `json:"oldest,omitzero"`
+
+	Failures int64     `json:"failures,omitempty"` // in a row, of one with a breaker
+	Rests    time.Time `json:"rests_until,omitzero"`
 }
 
 func (l *limit) title() string {
@@ -100,7 +103,7 @@ func limitShowCommand(files cli.Files) *cobra.Command {
 			for _, l := range all {
 				row := limitOf(l)
 				for _, r := range l.Rules {
-					one := limitRule{Rule: s.Mask.Rule(r.Name, r.Key), Slots: r.Taken, Jobs: []string{}, Held: r.Held, Oldest: r.Oldest}
+					one := limitRule{Rule: s.Mask.Rule(r.Name, r.Key), Slots: r.Taken, Jobs: []string{}, Held: r.Held, Oldest: r.Oldest, Failures: r.Failures, Rests: r.Rests}
 					for _, slot := range r.Slots {
 						one.Jobs = append(one.Jobs, slot.JID)
 					}
@@ -109,6 +112,11 @@ func limitShowCommand(files cli.Files) *cobra.Command {
 				if s.JSON {
 					err = errors.Join(err, s.PrintJSON(row))
 					continue
+				}
+				for _, r := range row.Rules {
+					if !r.Rests.IsZero() {
+						defer s.Note("the breaker of %s is open: it rests until %s", shorten(r.Rule), words.At(r.Rests))
+					}
 				}
 				by := "set by " + row.SetBy
 				if row.Configured != "" {
