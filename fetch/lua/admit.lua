@@ -40,7 +40,7 @@ for i, j in ipairs(jobs) do
     local plenty = not r.every and not r.busy and room(r) > #jobs -- then it does not matter
     mine[k] = not plenty and (r.slotsOf[j.jid] or has(r, j.jid))
     local free = j.ahead and r.limit > 1 and r.limit / 2 or 0
-    if not by and not j.force and not mine[k] and (r.busy or room(r) <= free) then by = r end
+    if not by and not j.force and not mine[k] and (r.busy or room(r) <= free or j.ahead and r.failures) then by = r end -- of one that may rest who starts asks
   end
   out[i] = by and (j.ahead and ' ' or by.id) or ''
   if by and not j.ahead then
