@@ -179,8 +179,8 @@ func (b *book) settled(d time.Duration) bool {
 	return time.Since(last) > d
 }
 
-// calm reports whether nothing has happened at all.
-func (b *book) calm() bool {
+// untroubled reports whether nothing has happened at all.
+func (b *book) untroubled() bool {
 	return b.w.loading.IsZero() && b.w.refusing.IsZero() && b.w.full.IsZero() && !slices.ContainsFunc(b.w.all, func(p *process) bool { return !p.faulted.IsZero() })
 }
 
@@ -392,7 +392,7 @@ func (b *book) lookAtHeld(r *rule, words []string) {
 		r.free = time.Time{}
 	case r.free.IsZero():
 		r.free = time.Now()
-	case time.Since(r.free) > untold || time.Since(r.free) > heldFor && b.calm():
+	case time.Since(r.free) > untold || time.Since(r.free) > heldFor && b.untroubled():
 		b.fails(r, "%d jobs are held for %s beside a free slot, %v", len(r.held), time.Since(r.free), sortedKeys(r.slots))
 	}
 }
