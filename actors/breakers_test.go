@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,13 @@ func (a *api) between(from, to time.Time) (n int) {
 		}
 	}
 	return n
+}
+
+// count is how many calls have begun.
+func (a *api) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.calls)
 }
 
 func (a *api) allDone(n int) func() bool {
@@ -208,10 +216,9 @@ func TestWhatOpensABreaker(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := testkit.NewMemory(t)
 				var r troupe.Registry
-				n := 0
+				var n atomic.Int64
 				troupe.HandleClass(&r, "Call", troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error {
-					n++
-					return c.run(ctx, n)
+					return c.run(ctx, int(n.Add(1)))
 				}), troupe.Options{Retries: troupe.Never(), Timeout: time.Second, Limits: []troupe.Limit{{Name: "api", AtOnce: map[bool]int{true: 3, false: 1}[name == "hangs"], Breaker: &troupe.Breaker{
 					Failures: 2, Rest: time.Hour, Counts: map[string]func(error) bool{
 						"others": func(err error) bool { return !errors.Is(err, errOther) },
@@ -225,7 +232,7 @@ func TestWhatOpensABreaker(t *testing.T) {
 				if c.opens {
 					harness.Equal(t, "held", mem.Client.ZCard(ctx, "troupe:held:api").Val() >= 3, true)
 				} else {
-					harness.Equal(t, "runs", n, 6)
+					harness.Equal(t, "runs", n.Load(), 6)
 				}
 				time.Sleep(10 * time.Minute)
 				k.Stop()
@@ -298,14 +305,14 @@ func TestABreakerThatIsForgotten(t *testing.T) {
 		pushCalls(t, mem, 10)
 		held := func() int { return int(mem.Client.ZCard(ctx, "troupe:held:api").Val()) }
 		open := func() bool {
-			return len(a.calls)+held() == 10 && len(a.calls) > 1 && k.Settled() && k.Stats().Busy == 0
+			return a.count()+held() == 10 && a.count() > 1 && k.Settled() && k.Stats().Busy == 0
 		}
 		k.Await("it is open", open)
-		before := len(a.calls)
+		before := a.count()
 		mem.Client.Del(ctx, keys.Rest("troupe:", "api"))
-		k.Await("it is open again", func() bool { return len(a.calls) > before+1 && open() })
+		k.Await("it is open again", func() bool { return a.count() > before+1 && open() })
 		time.Sleep(20 * time.Second)
-		if n := len(a.calls); n < 4 || n > 6 {
+		if n := a.count(); n < 4 || n > 6 {
 			t.Errorf("%d calls", n)
 		}
 		mem.Client.Del(ctx, keys.Rest("troupe:", "api"))
@@ -327,8 +334,8 @@ func TestAProbeThatIsPutBack(t *testing.T) {
 		k := testkit.Start(t, cfg)
 		pushCalls(t, mem, 6)
 		time.Sleep(10 * time.Second)
-		failed := len(a.calls)
-		k.Await("the probe runs", func() bool { return len(a.calls) == failed+1 && k.Stats().Busy == 1 })
+		failed := a.count()
+		k.Await("the probe runs", func() bool { return a.count() == failed+1 && k.Stats().Busy == 1 })
 		k.Stop()
 		probe := time.Now()
 		harness.Equal(t, "probes that were put back", mem.Client.LLen(ctx, "queue:default").Val(), 1)
