@@ -116,11 +116,11 @@ func (c Collect) filled() Collect {
 func (c Collect) validate(timeout time.Duration) error {
 	switch {
 	case c.Max < 0 || c.Max > collectMost:
-		return fmt.Errorf("Collect.Max is %d, expected 1 to %d, or 0 for %d", c.Max, collectMost, collectMax) //nolint:staticcheck // the name of a field
+		return fmt.Errorf("Collect.Max is %d, expected 1 to %d, or 0 for %d", c.Max, collectMost, collectMax)
 	case c.Wait < 0:
-		return fmt.Errorf("Collect.Wait is %s, expected a time above 0, or 0 for %s", c.Wait, collectWait) //nolint:staticcheck // the name of a field
+		return fmt.Errorf("Collect.Wait is %s, expected a time above 0, or 0 for %s", c.Wait, collectWait)
 	case timeout > 0 && c.Wait >= timeout:
-		return fmt.Errorf("Collect.Wait is %s, expected less than Timeout, which is %s", c.Wait, timeout) //nolint:staticcheck // the name of a field
+		return fmt.Errorf("Collect.Wait is %s, expected less than Timeout, which is %s", c.Wait, timeout)
 	}
 	return nil
 }

@@ -44,8 +44,10 @@ const callHead = `local call, pcall = redis.call, redis.pcall
 local function text(reply) return type(reply) == 'table' and reply.err or nil end
 `
 
-// JoinSource and CountSource are the whole scripts joinbatch and countbatch.
-func JoinSource() string  { return callHead + BatchHead + joinSource }
+// JoinSource is the whole script joinbatch.
+func JoinSource() string { return callHead + BatchHead + joinSource }
+
+// CountSource is the whole script countbatch.
 func CountSource() string { return callHead + BatchHead + countSource }
 
 // InBatch is the place of a job in a batch.

@@ -6,8 +6,10 @@ func Batch(id string) string { return BatchPrefix + id }
 // BatchPrefix begins the keys of batches.
 const BatchPrefix = "troupe:batch:"
 
-// BatchRan and BatchDone are the bitmaps of the jobs of a batch that have ended a run and that are done, by their index.
-func BatchRan(id string) string  { return Batch(id) + ":ran" }
+// BatchRan is the bitmap of the jobs of a batch that have ended a run, by their index.
+func BatchRan(id string) string { return Batch(id) + ":ran" }
+
+// BatchDone is that of the jobs that are done.
 func BatchDone(id string) string { return Batch(id) + ":done" }
 
 // BatchChildren is the set of the batches that are jobs of a batch.

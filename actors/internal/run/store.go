@@ -19,10 +19,9 @@ func (r *Run) move(dec retry.Decision) fetch.Move {
 	m.To, _ = dec.Outcome.To()
 	due := time.UnixMicro(int64(dec.Score * 1e6))
 	end := job.BatchWait
-	switch m.To { // the others go on
-	case fetch.ToRetry:
+	if m.To == fetch.ToRetry {
 		end = job.BatchRan
-	case fetch.ToDead:
+	} else if m.To == fetch.ToDead { // the others go on
 		end = job.BatchDied
 	}
 	m.Effects = r.effects(nil, end, due)

@@ -245,8 +245,8 @@ go back to it. The reason is kept in the audit. On a terminal it asks, or wants 
 				held = min(held, int64(most))
 			}
 			shown := args[0]
-			if strings.HasPrefix(shown, all[0].Name+":") { // others read the audit
-				shown = mask.New(mask.Mask, nil, nil).Rule(all[0].Name, strings.TrimPrefix(shown, all[0].Name+":"))
+			if key, ok := strings.CutPrefix(shown, all[0].Name+":"); ok { // others read the audit
+				shown = mask.New(mask.Mask, nil, nil).Rule(all[0].Name, key)
 			}
 			s.About([]string{"limits", shown, "release"})
 			if err := s.Confirm(ctx, cli.Ask{Yes: c.yes, N: held, Always: true}, "let %s in that the limit %s holds", words.Plural(held, "job"), shown); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -111,11 +112,11 @@ func (s *storm) keyOf(rep *Report, key int, all []*holding) {
 		l.Most = max(l.Most, len(with))
 		switch {
 		case len(with) > limitMost && s.cfg.Fsync == "always":
-			text := fmt.Sprintf("%d jobs of key %d at once, at most %d may be:", len(with), key, limitMost)
+			lines := []string{fmt.Sprintf("%d jobs of key %d at once, at most %d may be:", len(with), key, limitMost)}
 			for _, r := range with {
-				text += "\n" + s.story(r.job, []*run{r})
+				lines = append(lines, s.story(r.job, []*run{r}))
 			}
-			rep.Broken = append(rep.Broken, text)
+			rep.Broken = append(rep.Broken, strings.Join(lines, "\n"))
 		case len(jobs) > limitMost:
 			l.Over++
 		}

@@ -213,7 +213,7 @@ func slotsTroupe(ctx context.Context, rdb *redis.Client) (all []string, err erro
 		return nil, err
 	}
 	for _, rule := range rules {
-		live, err := rdb.ZRangeByScore(ctx, rule, &redis.ZRangeBy{Min: strconv.FormatInt(time.Now().Unix(), 10), Max: "+inf"}).Result()
+		live, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: rule, ByScore: true, Start: strconv.FormatInt(time.Now().Unix(), 10), Stop: "+inf"}).Result()
 		if err != nil {
 			return nil, err
 		}
