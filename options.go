@@ -69,6 +69,11 @@ type Options struct {
 	// nowhere. A job may say so itself: client.DropExpired.
 	DropExpired bool
 
+	// ResultFor is how long the end of a job is kept for client.Await, whatever it is: its result, that it has none, or the
+	// error of one that is dead. Unset, only results are kept, for an hour (see Job.SetResult). A push of a type whose
+	// Defaults set it tells it to all who end the job; a job may have a time of its own: client.KeepResult.
+	ResultFor time.Duration
+
 	// RetryIn chooses the wait before the next attempt, to which 0 to 10·attempt seconds of jitter are
 	// added, as by Sidekiq; to a wait of Exactly nothing is added. attempt is the one that has failed, 1 at
 	// the first failure (Job.Attempt); p is the stored payload with the fields of this failure.
@@ -174,6 +179,9 @@ func (o Options) validate() error {
 	if o.Timeout < 0 {
 		return bad("Timeout", o.Timeout.String(), "a time above 0")
 	}
+	if o.ResultFor < 0 {
+		return bad("ResultFor", o.ResultFor.String(), "a time above 0")
+	}
 	if o.ExpireAfter < 0 {
 		return bad("ExpireAfter", o.ExpireAfter.String(), "a time above 0")
 	}
@@ -210,6 +218,7 @@ func (o Options) under(top Options) Options {
 	o.Timeout = cmp.Or(top.Timeout, o.Timeout)
 	o.ExpireAfter = cmp.Or(top.ExpireAfter, o.ExpireAfter)
 	o.DropExpired = cmp.Or(top.DropExpired, o.DropExpired)
+	o.ResultFor = cmp.Or(top.ResultFor, o.ResultFor)
 	o.Recovery = cmp.Or(top.Recovery, o.Recovery)
 	o.Take = cmp.Or(top.Take, o.Take)
 	o.RestQueue = cmp.Or(top.RestQueue, o.RestQueue)

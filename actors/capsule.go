@@ -9,11 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/wire"
@@ -107,6 +109,9 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	if err := canLimit(c, d.limits); err != nil {
 		return nil, err
 	}
+	if err := canKeepEnds(c, d.cfg.Registry); err != nil {
+		return nil, err
+	}
 	c.define = func(ctx context.Context) error { return s.defineLimits(ctx, d.limits, job.DefineStart) }
 	s.capsules = append(s.capsules, c)
 	return c, nil
@@ -125,6 +130,24 @@ func reaches(w *wire.Wire, f fetch.Fetcher) func(queue, key string) error {
 		return e.Reaches
 	}
 	return func(string, string) error { return errors.New(no) }
+}
+
+// canKeepEnds tells why a capsule cannot keep the ends of jobs of a class that has ResultFor; nil if it can.
+func canKeepEnds(c *capsule, registry *troupe.Registry) error {
+	queues := c.cfg.Queues.List().Names()
+	if registry == nil || len(queues) == 0 {
+		return nil
+	}
+	for _, class := range registry.Classes() {
+		entry, _ := registry.Lookup(class)
+		if entry.Options.ResultFor == 0 {
+			continue
+		}
+		if err := c.runs.Reaches(queues[0], keys.Result("")); err != nil {
+			return fmt.Errorf("config: capsule %q cannot keep results: %w; expected no ResultFor of class %q", c.cfg.Name, err, class)
+		}
+	}
+	return nil
 }
 
 // Path is that of the manager.

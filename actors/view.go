@@ -58,6 +58,7 @@ type (
 	//	RedisOutage time.Duration // how long Redis was away in all
 	//	Fencings    uint64        // times this process was taken for dead
 	//	Rescued     uint64        // jobs of dead processes that this one has put back
+	//	Unkept      uint64        // results of jobs that Redis did not take, mostly since it was out of memory
 	//	LogDropped  uint64        // lines of the log, see GuardLog
 	//	LogBlocked  time.Duration // how long the log has taken no line; 0 if it does
 	//	// Classes are the first 199 of the registry by name, and a last one for all others.
@@ -151,6 +152,9 @@ func (d *Daemon) Health() Health { return d.view().Health() }
 // actor.
 func (d *Daemon) Metrics() Metrics {
 	m := d.view().Metrics(d.cfg.Registry.Classes(), d.totals(), d.events.moves, d.events.ticks)
+	for _, c := range d.capsules {
+		m.Unkept += c.runs.Unkept.Load()
+	}
 	m.Since, m.RedisRTT, m.Rescued = d.made, time.Duration(d.beats.rtt.Load()), d.rescuedUnits.Load()
 	if len(d.limits) > 0 {
 		var running [][]string

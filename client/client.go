@@ -32,6 +32,8 @@ import (
 //	PushBulkClass  likewise, of a class without a Go type
 //	PushChain      jobs of which each enters Redis when the one before is done
 //
+// Await waits for the end of a job, and returns its result.
+//
 // Within has the client whose pushes enter Redis with the ack of the job that makes them.
 type Client struct {
 	rdb        redis.UniversalClient
@@ -47,6 +49,7 @@ type Client struct {
 	buffer     *buffer    // nil without WithBuffer
 	own        *ownShard  // nil unless it belongs to a Sharded
 	crypt      *job.Crypt // nil without WithEncryption
+	waiters    *waiters   // calls of Await
 	kept       *job.Kept  // where pushes go instead of Redis, of Within; else nil
 	batch      *batching  // into which it pushes, of Batch; else nil
 }
@@ -89,7 +92,7 @@ func WithDefaults(opts ...Option) ClientOption {
 // New returns a client that pushes through rdb. Nothing is sent before the
 // first push. A fault in what is given, such as a nil rdb, is told by Err, and by every push.
 func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
-	c := &Client{rdb: rdb, defaults: builtin(), spans: job.NoSpan, types: new(sync.Map)}
+	c := &Client{rdb: rdb, defaults: builtin(), spans: job.NoSpan, types: new(sync.Map), waiters: newWaiters(rdb)}
 	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		c.fail(&FieldError{"client.New", "a nil redis client", "one that is connected to the Redis of the jobs"})
 	}

@@ -50,6 +50,7 @@ func ofType(own troupe.Options) (opts []Option) {
 	if own.Unique != nil {
 		add(true, Unique(*own.Unique))
 	}
+	add(own.ResultFor != 0, KeepResult(own.ResultFor))
 	add(own.Encrypt, Encrypt(true))
 	return opts
 }

@@ -37,10 +37,13 @@ func (c *Client) Flush(ctx context.Context) error {
 
 // Close flushes the buffer of WithBuffer within ctx and ends it. What is still in
 // it then is gone: an *UnavailableError says how many jobs. Later pushes fail with
-// ErrClosed. The redis client stays open. Without WithBuffer it does nothing.
+// ErrClosed, and so does each Await. The redis client stays open. Without WithBuffer it ends only the calls of Await.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.Err(); err != nil {
 		return fmt.Errorf("close: %w", err)
+	}
+	if c.waiters != nil {
+		c.waiters.close()
 	}
 	b := c.buffer
 	if b == nil {

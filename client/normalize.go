@@ -95,7 +95,7 @@ func (c *Client) check(p *troupe.Payload) error {
 	if args, _ := p.Get("args"); len(args) == 0 || args[0] != '[' {
 		return &FieldError{"args", wirejson.KindOf(args), "an array"}
 	}
-	for _, key := range [...]string{"at", "tags", "retry_for", "t_timeout", "t_deadline"} {
+	for _, key := range [...]string{"at", "tags", "retry_for", "t_timeout", "t_deadline", job.ResultField} {
 		raw, ok := p.Get(key)
 		if !ok {
 			continue
@@ -126,7 +126,7 @@ func checkField(key string, raw json.RawMessage) (json.RawMessage, error) {
 			// a negative score cannot be found again by Sidekiq's pages
 			return nil, &FieldError{"at", scalar(raw), "a number of seconds since the epoch"}
 		}
-	case "t_timeout", "t_deadline", "expires_in":
+	case "t_timeout", "t_deadline", job.ResultField, "expires_in":
 		if n, err := number(raw); err != nil || n <= 0 {
 			return nil, &FieldError{key, scalar(raw), "a number of seconds above 0"}
 		}

@@ -32,6 +32,13 @@ type Effects struct {
 	// Breakers is what became of the breakers of Rules. Settle sets it, unless its reply was lost.
 	Breakers []job.BreakerChange
 
+	// Result is kept behind the move, and published, unless Redis is out of memory; nil: none. The move succeeds all the same.
+	Result *Kept
+
+	// Unkept is why Result is not kept, for example since Redis is out of memory; "" if it is. Settle sets it, unless its
+	// reply was lost.
+	Unkept string
+
 	// Left are the jids of Push that did not enter since others hold their locks. Settle sets them, unless its
 	// reply was lost.
 	Left []string
@@ -53,6 +60,13 @@ type Hash struct {
 	TTL    time.Duration
 }
 
+// Kept is a string that is kept for some time and published on the channel of its key: see job.Ended.
+type Kept struct {
+	Key   string
+	Value []byte
+	TTL   time.Duration
+}
+
 // Stay is what is known of a Move to ToStay.
 type Stay struct {
 	// Done: it was carried out. After a Settle without an error it is false if the unit is no longer in
@@ -71,6 +85,9 @@ func (e *Effects) Size() (bytes int) {
 	}
 	for i := range e.Push {
 		bytes += len(e.Push[i].Payload)
+	}
+	if e.Result != nil {
+		bytes += len(e.Result.Value)
 	}
 	return bytes
 }
@@ -181,6 +198,10 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 				effects++
 			}
 		}
+		if k := m.Effects.Result; k != nil {
+			args = append(args, "keep", 3, numberOf(names, k.Key)+1, k.TTL.Milliseconds(), k.Value)
+			effects, number = effects+1, pushMax+1
+		}
 		if h := m.Effects.Hash; h != nil {
 			args = append(args, "hash", 2+len(h.Fields), numberOf(names, h.Key)+1, h.TTL.Milliseconds())
 			args = append(args, h.Fields...)
@@ -248,6 +269,15 @@ func changed(todo []moving, text string) {
 		if e := todo[i].Effects; ok && e != nil && e.Rules != nil && e.Rules.JID == jid && slices.Contains(e.Rules.IDs, what.Rule) {
 			e.Breakers = append(e.Breakers, what)
 			return
+		}
+	}
+}
+
+// unkept notes why a result was not kept.
+func unkept(todo []moving, key, why string) {
+	for i := range todo {
+		if e := todo[i].Effects; e != nil && e.Result != nil && e.Result.Key == key {
+			e.Unkept = why
 		}
 	}
 }

@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +97,38 @@ func TestOutOfMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Out of memory a result is dropped, and said so; its job is settled, and those who wait hear of it. With memory again
+// it is kept.
+func TestResultsAreDroppedOutOfMemory(t *testing.T) {
+	rdb, _ := ownServer(t)
+	ctx := t.Context()
+	fillQueue(t, rdb, "a", 2)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	units := mustTake(t, f, 2)
+	told := rdb.Subscribe(ctx, "troupe:result:j0")
+	defer func() { _ = told.Close() }()
+	harness.Must(told.Receive(ctx))(t)
+	fillUp(t, rdb)
+	settle := func(u Unit, jid string) *Effects {
+		e := &Effects{Result: &Kept{Key: keys.Result(jid), Value: []byte("result"), TTL: time.Minute}}
+		settleAll(t, f, Move{Unit: u, To: ToNone, Effects: e})
+		return e
+	}
+	if e := settle(units[0], "j0"); !strings.HasPrefix(e.Unkept, "OOM") {
+		t.Errorf("why the result is not kept: %q", e.Unkept)
+	}
+	harness.Equal(t, "results", rdb.Exists(ctx, keys.Result("j0")).Val(), 0)
+	harness.Equal(t, "what was told", harness.Must(told.ReceiveMessage(ctx))(t).Payload, "result")
+	rdb.ConfigSet(ctx, "maxmemory", "0")
+	if e := settle(units[1], "j1"); e.Unkept != "" {
+		t.Errorf("with memory the result is not kept: %s", e.Unkept)
+	}
+	harness.Equal(t, "the result", rdb.Get(ctx, keys.Result("j1")).Val(), "result")
+	left, err := f.Close(ctx)
+	harness.OK(t, err)
+	harness.Equal(t, "left in progress", left, 0)
 }
 
 func renamed(env Env) Env {

@@ -148,7 +148,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.add(effects)
 			for range effects {
 				texts := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "pushes")
-				kind := rapid.IntRange(0, 11).Draw(t, "kind")
+				kind := rapid.IntRange(0, 12).Draw(t, "kind")
 				if cluster && (kind == 1 || kind == 4 || kind > 7 && kind < 11) { // the schedule set is elsewhere, and there are no batches
 					kind = 0
 				}
@@ -167,6 +167,8 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					c.add("lock", 3, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), rapid.SampledFrom([]int{0, 60000}).Draw(t, "ms"))
 				case 6:
 					c.add("gem", 5, "uniquejobs:1:LOCKED", "uniquejobs:1", "uniquejobs:1:QUEUED", "uniquejobs:digests", rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"))
+				case 12:
+					c.add("keep", 3, c.key("troupe:result:1"), 60000, texts[0])
 				case 7:
 					rules := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")
 					c.add("rules", 4+len(rules), "troupe:", jobGen.Draw(t, "jid"), rapid.SampledFrom([]string{"0", "10"}).Draw(t, "keep"), rapid.SampledFrom([]string{"", "", "j1~1"}).Draw(t, "as"))

@@ -17,7 +17,7 @@ func fill(t *rapid.T) (writes [][]any) {
 	all := []string{
 		queueA, queueB, indexA, keys.Paused, keys.Retry, keys.Schedule, keys.Dead, keys.Queues, unread, keys.Rescue,
 		common.Lease, common.Expiries, common.Owners, keys.Recovered, keys.RecoveredLog, keys.ClusterUnreadable("a"),
-		"troupe:lock:1", keys.Conflicts, "uniquejobs:1:LOCKED",
+		"troupe:lock:1", keys.Conflicts, "uniquejobs:1:LOCKED", "troupe:result:1",
 	}
 	for _, field := range append(fields, "3.1") {
 		all = append(all, listOf(field))
@@ -44,6 +44,8 @@ func fill(t *rapid.T) (writes [][]any) {
 			if rapid.IntRange(0, 4).Draw(t, "tombstone") == 0 {
 				do("PEXPIRE", key, 60000)
 			}
+		case "troupe:result:1":
+			do("SET", key, "an older one", "PX", 60000)
 		case "troupe:lock:1":
 			do("SET", key, rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "holder"), "PX", 60000)
 		case keys.Conflicts:

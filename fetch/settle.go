@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -166,6 +167,8 @@ func (p *index) settle(ctx context.Context, moves []Move, refused *error) error 
 				left(todo, reply[1])
 			} else if reply[0] == "b" {
 				changed(todo, reply[1])
+			} else if why, ok := strings.CutPrefix(reply[0], "k"); ok {
+				unkept(todo, reply[1], why)
 			} else if g, err := strconv.Atoi(reply[0]); err == nil && 0 < g && g <= len(groups) {
 				groups[g-1].refused = reply[1]
 			}

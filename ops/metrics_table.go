@@ -39,6 +39,7 @@ var (
 	outage    = counter("redis_outage_seconds_total", "Time that Redis was away.")
 	fencings  = counter("fencings_total", "Times this process was taken for dead.")
 	rescued   = counter("rescued_jobs_total", "Jobs of dead processes that this one has put back.")
+	unkept    = counter("unkept_results_total", "Results of jobs that Redis did not take, mostly since it was out of memory. The jobs are done.")
 	logLines  = counter("log_lines_dropped_total", "Lines of the log that were dropped, since nobody read it or it was refused.")
 	logStuck  = gauge("log_blocked_seconds", "Time since the log has taken a line; 0 if it is not blocked.")
 	phase     = gauge("phase", "Phase of the process: 1 for the one it is in.", "phase")
@@ -48,7 +49,7 @@ var (
 // daemonMetrics are all of them.
 var daemonMetrics = []*metric{
 	jobRuns, jobTimes, jobWaits, jobMoves, fetched, fetchTime, settleTime, ticks, ticksLost, ticksLate, limited, holds, processors, waiting, unresponsive, oldestRun,
-	restarts, crashes, budget, redisUp, redisRTT, outage, fencings, rescued, logLines, logStuck, phase, buildInfo,
+	restarts, crashes, budget, redisUp, redisRTT, outage, fencings, rescued, unkept, logLines, logStuck, phase, buildInfo,
 }
 
 // pointsOf are the values of the metrics in m.
@@ -103,6 +104,7 @@ func pointsOf(m actors.Metrics) (p points) {
 	p.add(outage, m.RedisOutage.Seconds())
 	p.add(fencings, float64(m.Fencings))
 	p.add(rescued, float64(m.Rescued))
+	p.add(unkept, float64(m.Unkept))
 	p.add(logLines, float64(m.LogDropped))
 	p.add(logStuck, m.LogBlocked.Seconds())
 	for _, name := range []string{"starting", "running", "quiet", "stopping", "ended"} {

@@ -129,6 +129,50 @@ var effectOps = []lostOp{
 			r.t.Errorf("the batch has %s pending, not run, succeeded; expected [1 0 <nil>]", got)
 		}
 	}},
+	{"done, with results", func(r *rig, f fetch.Fetcher, h *tally) {
+		u := h.inHand
+		h.inHand = slices.Clone(u[3:])
+		h.retry = []string{"a 2@1.5"}
+		key := func(jid string) string {
+			if r.TwoSteps {
+				return "troupe:result:{queue:a}:" + jid
+			}
+			return keys.Result(jid)
+		}
+		told := r.rdb.Subscribe(r.ctx, key("j0"), key("j1"))
+		defer func() { _ = told.Close() }()
+		for range 2 { // the confirmations
+			_, err := told.Receive(r.ctx)
+			r.must("subscribe", err)
+		}
+		effects := func(jid, text string) *fetch.Effects {
+			return &fetch.Effects{Result: &fetch.Kept{Key: key(jid), Value: []byte(text), TTL: time.Hour}}
+		}
+		r.eventually("settle", func(ctx context.Context) error {
+			_, err := f.Settle(ctx, []fetch.Move{
+				{Unit: u[0], To: fetch.ToNone, Effects: effects("j0", "one")},
+				{Unit: u[1], To: fetch.ToNone, Effects: effects("j1", "two")},
+				{Unit: u[2], To: fetch.ToRetry, Score: 1.5},
+			})
+			return err
+		})
+		for jid, want := range map[string]string{"j0": "one", "j1": "two"} {
+			if text := r.rdb.Get(r.ctx, key(jid)).Val(); text != want {
+				r.t.Errorf("the result of %s is %q, expected %q", jid, text, want)
+			}
+			if ttl := r.rdb.TTL(r.ctx, key(jid)).Val(); ttl < 50*time.Minute {
+				r.t.Errorf("the result of %s is kept for %v", jid, ttl)
+			}
+		}
+		r.must("publish", r.rdb.Publish(r.ctx, key("j1"), "the end").Err())
+		var heard []string
+		for len(heard) == 0 || heard[len(heard)-1] != "the end" {
+			m, err := told.ReceiveMessage(r.ctx)
+			r.must("receive", err)
+			heard = append(heard, m.Payload)
+		}
+		equal(r.t, "what was told", heard, []string{"one", "two", "the end"})
+	}},
 	{"stay, with pushes", func(r *rig, f fetch.Fetcher, h *tally) {
 		u := h.inHand
 		h.want = append(h.want, "a child of 0", "a child of 1")

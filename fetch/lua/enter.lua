@@ -1,9 +1,10 @@
 -- enter is the head of every script of a fetcher. KEYS[1] is its index, ARGV[1] what `!` of
 -- the index must be, "generation number" of the last call, and ARGV[2] the number of this one.
 --
--- HDEL of a field that is never there comes first: Redis that is out of memory refuses
--- the first command of a script that needs some, but lets a script that has begun to
--- write go on. PERSIST would do as well, and would take its end from a tombstone.
+-- Redis that is out of memory refuses the first command of a script that needs some, but lets a script that has
+-- begun to write go on. So the first write is one that needs memory and changes nothing: whether it is refused tells
+-- whether there is room for what is worth less than a job. Where it is, HDEL of a field that is never there begins to
+-- write. PERSIST would do as well, and would take its end from a tombstone.
 --
 -- Errors, none of which changes anything: MISSING without an index, FENCED when a
 -- rescuer has closed it, STALE when `!` is not as expected: a repetition, a late duplicate, or
@@ -11,11 +12,15 @@
 
 local call, pcall = redis.call, redis.pcall
 local index, number = KEYS[1], ARGV[2]
-call('HDEL', index, '')
 local mark = call('HGET', index, '!')
 if not mark then return redis.error_reply('MISSING ' .. index) end
 if string.sub(mark, 1, 6) == 'fenced' then return redis.error_reply('FENCED ' .. mark) end
 if mark ~= ARGV[1] then return redis.error_reply('STALE ' .. mark .. ', expected ' .. ARGV[1]) end
+
+local full = pcall('HSETNX', index, '!', '') -- the error of a Redis without memory, else false
+full = type(full) == 'table' and full.err
+if full then call('HDEL', index, '') end
+full = full and string.find(full, 'OOM', 1, true) and full
 
 -- confirm ends a call that was carried out; it comes last.
 local function confirm()

@@ -37,11 +37,13 @@
 --            count ID of a batch, event, time in seconds or 0, indexes of jobs of the batch that are moved. They are counted in it
 --                  behind the move
 --            breaker BASE, jid, pairs of a rule and what the end of the run tells its breaker, see rules. Behind the move
+--            keep  number of the key of a result; ms to live; the result. It is written behind the move, unless Redis is out of
+--                  memory, and published on the channel of that name
 --            hash  number of the key of a hash; its milliseconds to live; names and values of fields
 --          They come first. If one is refused, no push stays and the group is refused.
 --
 -- Returns ('d', jid) for each unique job that did not enter, ('b', 'RULE WHAT ENDS JID') for each breaker that opened, stays open
--- after a probe ('again') or closed, and (number of the group, error text) for each group that was refused: then its jobs
+-- after a probe ('again') or closed, ('k' and the reason, key) for each result that was not kept, and (number of the group, error text) for each group that was refused: then its jobs
 -- are where they were. A job that is not in its list is written all the same: its owner
 -- is not fenced and the call is new, so Redis has fallen back. For one that is only named
 -- the error is ABSENT: it is to be sent. A refused group of to 5 is the only one of its call, which then
@@ -59,7 +61,7 @@ end
 local out, entered, locked, joined = {}, {}, {}, {}
 local function enter(at, back)
   local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
-  if kind == 'lock' or kind == 'gem' or kind == 'rules' or kind == 'breaker' or kind == 'shut' or kind == 'count' then
+  if kind == 'lock' or kind == 'gem' or kind == 'rules' or kind == 'breaker' or kind == 'shut' or kind == 'count' or kind == 'keep' then
     return
   elseif kind == 'join' then
     local err
@@ -129,6 +131,14 @@ local function unlock(at)
   end
 end
 
+-- keep writes a result, and tells those who wait for it. The job is settled whatever becomes of it.
+local function keep(at)
+  local key = KEYS[tonumber(ARGV[at + 2])]
+  local err = full or text(pcall('SET', key, ARGV[at + 4], 'PX', ARGV[at + 3]))
+  if err then out[#out + 1], out[#out + 2] = 'k' .. err, key end
+  pcall('PUBLISH', key, ARGV[at + 4])
+end
+
 -- release frees a lock of sidekiq-unique-jobs, as that gem does.
 local function release(at)
   local locked, digest, waiting, digests = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
@@ -183,6 +193,7 @@ while at <= last do
   end
   for _, effect in ipairs(err and {} or effects) do
     if ARGV[effect] == 'lock' then unlock(effect) end
+    if ARGV[effect] == 'keep' then keep(effect) end
     if ARGV[effect] == 'gem' then release(effect) end
     if ARGV[effect] == 'breaker' then
       for i = effect + 4, effect + 1 + tonumber(ARGV[effect + 1]), 2 do

@@ -20,6 +20,10 @@ type (
 	// Rests is the key of a value with a method RestLimit, for troupe.Rest.
 	Rests struct{}
 
+	// Report is the key of what a handler tells of its job to, a value with the methods of the interface reporter of the
+	// root package.
+	Report struct{}
+
 	// Keeper is the key of what keeps the state of an iterable job: see the interface
 	// keeper of the root package.
 	Keeper struct{}

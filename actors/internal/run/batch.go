@@ -69,7 +69,7 @@ func (r *Run) calledOff() bool {
 
 // callOff drops the job, whose batch was cancelled. It has not failed.
 func (r *Run) callOff() {
-	r.submit(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: r.effects(nil, job.BatchDone, r.ended)}, func() {
+	r.submit(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: r.effects(nil, job.BatchDone, job.EndedDeleted, r.ended)}, func() {
 		level, text := job.CalledOff.Line()
 		if line := r.line(zerolog.Level(level), job.CalledOff.Logged()); line.Enabled() {
 			line.Str("batch", r.own.batch.ID).Msg(text)

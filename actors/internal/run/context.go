@@ -27,7 +27,8 @@ type jobContext struct {
 	ending atomic.Pointer[ending] // nil until it ends
 	inner  atomic.Pointer[inner]  // made when it is wanted, with mu held
 	group  atomic.Pointer[job.Group]
-	kept   atomic.Pointer[job.Kept] // of client.Within; nil until it is asked for
+	kept   atomic.Pointer[job.Kept]   // of client.Within; nil until it is asked for
+	told   atomic.Pointer[job.Report] // likewise, of SetResult and SetProgress
 
 	mu  sync.Mutex
 	log *zerolog.Logger
@@ -113,6 +114,8 @@ func (c *jobContext) Value(key any) any {
 			return c.r
 		}
 		return nil
+	case jobctx.Report{}:
+		return c
 	}
 	return c.std().Value(key) // the standard library asks for its own contexts like this
 }

@@ -75,9 +75,9 @@ func (r *Run) Lock() *job.Lock {
 }
 
 // effects are those of the end of the run: its pushes if it is done, what becomes of its lock, which lives until
-// for so long after that time if the job goes on, or is freed, the end of its slots, and what is counted in its batch. nil for
-// nothing.
-func (r *Run) effects(pushes []job.Push, end job.BatchEvent, due time.Time) *fetch.Effects {
+// for so long after that time if the job goes on, or is freed, the end of its slots, what is counted in its batch, and what is
+// kept of the end of the job, which ends so; "" if it goes on. nil for nothing.
+func (r *Run) effects(pushes []job.Push, end job.BatchEvent, how string, due time.Time) *fetch.Effects {
 	var lock *job.Lock
 	if r.own != nil {
 		lock = r.own.lock
@@ -86,11 +86,11 @@ func (r *Run) effects(pushes []job.Push, end job.BatchEvent, due time.Time) *fet
 	if rules == nil && r.own != nil && r.own.limits != nil && r.payload != nil { // it ends without a run, and may have been let in
 		rules, _ = r.rules()
 	}
-	count := r.counts(end, due)
-	if len(pushes) == 0 && lock == nil && rules == nil && count == nil {
+	count, result := r.counts(end, due), r.end(how)
+	if len(pushes) == 0 && lock == nil && rules == nil && count == nil && result == nil {
 		return nil
 	}
-	e := &fetch.Effects{Push: pushes, Lock: lock, Rules: r.said(rules), Count: count}
+	e := &fetch.Effects{Push: pushes, Lock: lock, Rules: r.said(rules), Count: count, Result: result}
 	if goesOn := end == job.BatchRan || end == job.BatchWait; lock != nil && goesOn {
 		e.Keep = lock.For + max(0, due.Sub(r.ended))
 	}
@@ -127,6 +127,7 @@ func (r *Run) doneWith(effects *fetch.Effects) {
 		if r.w.Iterated != "" {
 			r.env.Acked([]*work.Item{r.w})
 		}
+		r.unkept(effects)
 		r.tellDone(len(effects.Push), effects.Left)
 	})
 }

@@ -96,8 +96,11 @@ func (r *Run) expire() {
 		r.line(zerolog.Level(level), job.Expired.Logged()).Time("expired", late.At.UTC()).Msg(text)
 		r.publish(event.JobExpired{JobEvent: r.now(), Expired: late.At})
 	}
-	if effects := r.effects(nil, job.BatchDone, r.ended); effects != nil {
-		r.submit(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: effects}, tell)
+	if effects := r.effects(nil, job.BatchDone, job.Expired.String(), r.ended); effects != nil {
+		r.submit(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: effects}, func() {
+			r.unkept(effects)
+			tell()
+		})
 		return
 	}
 	r.acked, r.handed = true, true // by done

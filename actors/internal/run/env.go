@@ -66,6 +66,7 @@ type Env struct {
 	Publish func(event.Event)                  // must not block
 
 	foreign      foreign
+	Unkept       atomic.Uint64 // how many results Redis did not take
 	heldBack     atomic.Int64
 	unresponsive unresponsive
 	vain         vain

@@ -256,7 +256,7 @@ func refused(err error) bool {
 // toBack pushes an interrupted job anew, as Sidekiq does: behind what waits, with
 // a fresh enqueued_at and otherwise the bytes that were fetched. In another system these alone.
 func (r *Run) toBack() {
-	m := fetch.Move{Unit: r.w.Unit, To: fetch.ToBack, Effects: r.effects(nil, job.BatchWait, r.ended)}
+	m := fetch.Move{Unit: r.w.Unit, To: fetch.ToBack, Effects: r.effects(nil, job.BatchWait, "", r.ended)}
 	if r.wire.Parse == nil {
 		p := r.fetched()
 		p.SetTime("enqueued_at", time.Now(), r.env.Timestamps)

@@ -25,6 +25,7 @@ func (r *Run) conclude() {
 		r.env.responded(r)
 	}
 	r.ended = time.Now()
+	r.job.told.Load().Close()
 	r.decide()
 	r.job.kept.Load().End(false)
 	r.concluded = r.returned && r.read
@@ -76,7 +77,7 @@ func (r *Run) decide() {
 		return
 	}
 	if r.err == nil {
-		if effects := r.effects(r.pushes(), job.BatchDone, r.ended); effects != nil {
+		if effects := r.effects(r.pushes(), job.BatchDone, r.doneAs(), r.ended); effects != nil {
 			r.doneWith(effects)
 			return
 		}

@@ -18,20 +18,20 @@ func (r *Run) move(dec retry.Decision) fetch.Move {
 	m := fetch.Move{Unit: r.w.Unit, Queue: dec.Queue, Score: dec.Score, Payload: dec.Payload, Trim: dec.Trim}
 	m.To, _ = dec.Outcome.To()
 	due := time.UnixMicro(int64(dec.Score * 1e6))
-	end := job.BatchWait
+	end, how := job.BatchWait, ""
 	if m.To == fetch.ToRetry {
 		end = job.BatchRan
 	} else if m.To == fetch.ToDead { // the others go on
-		end = job.BatchDied
+		end, how = job.BatchDied, job.EndedDead
 	}
-	m.Effects = r.effects(nil, end, due)
+	m.Effects = r.effects(nil, end, how, due)
 	return m
 }
 
 // settle writes the decision; false when it did not come into Redis by our hand.
 func (r *Run) settle(dec retry.Decision) bool {
 	if dec.Outcome == retry.Drop {
-		if effects := r.effects(nil, job.BatchDied, r.ended); effects != nil {
+		if effects := r.effects(nil, job.BatchDied, job.Dropped.String(), r.ended); effects != nil {
 			return r.await(fetch.Move{Unit: r.w.Unit, To: fetch.ToNone, Effects: effects})
 		}
 		r.env.Settler.Ack(r.w)
@@ -60,11 +60,11 @@ func (v *Env) Drop(ctx context.Context, w *work.Item) bool {
 	r := w.Job.(*Run) //nolint:forcetypeassert // Items made it
 	r.env = v
 	if p, err := r.parse(); err == nil && job.HasOwn(w.Unit.Payload) {
-		r.payload, r.own = p, new(own)
+		r.payload, r.own, r.jid = p, new(own), p.JID()
 		r.locked()
 		r.batched()
 	}
-	effects := r.effects(nil, job.BatchDone, time.Time{})
+	effects := r.effects(nil, job.BatchDone, job.EndedDeleted, time.Time{})
 	if effects == nil {
 		v.Settler.Ack(w)
 		v.Changes.Await(ctx, w.Gone)

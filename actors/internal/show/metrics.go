@@ -20,6 +20,7 @@ type Metrics struct {
 	RedisOutage time.Duration // how long Redis was away in all
 	Fencings    uint64        // times this process was taken for dead
 	Rescued     uint64        // jobs of dead processes that this one has put back
+	Unkept      uint64        // results of jobs that Redis did not take, mostly since it was out of memory
 	LogDropped  uint64        // lines of the log, see GuardLog
 	LogBlocked  time.Duration // how long the log has taken no line; 0 if it does
 

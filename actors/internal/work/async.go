@@ -40,7 +40,7 @@ func (s *Settler) SubmitAsync(m *Move) bool {
 	}
 	s.async.add(m, 1)
 	s.moves = append(s.moves, m)
-	wait := s.running || s.mayWaitLocked()
+	wait := s.running || !m.waitedFor() && s.mayWaitLocked()
 	s.mu.Unlock()
 	if !wait {
 		s.kick()

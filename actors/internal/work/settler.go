@@ -194,9 +194,10 @@ func (s *Settler) loop() {
 }
 
 // awaited tells whether somebody waits for one of the moves.
-func awaited(moves []*Move) bool {
-	return slices.ContainsFunc(moves, func(m *Move) bool { return m.Then == nil })
-}
+func awaited(moves []*Move) bool { return slices.ContainsFunc(moves, (*Move).waitedFor) }
+
+// waitedFor tells whether somebody waits for the move: its run, or who waits for the result that it carries.
+func (m *Move) waitedFor() bool { return m.Then == nil || m.Effects != nil && m.Effects.Result != nil }
 
 // flush makes one attempt; acks that fail go back.
 func (s *Settler) flush(acks []*Item, moves []*Move) error {
