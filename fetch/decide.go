@@ -94,6 +94,10 @@ func (e *emptying) batch(ctx context.Context, jobs []string, from *rescue.From) 
 			plain := v.To == job.ToQueue && v.Payload == nil && v.key == e.target()
 			if reply > 0 && !plain {
 				from.Rerouted = append(from.Rerouted, rescue.Rerouted{Orphan: v.orphan, Decision: v.Decision})
+				if v.To == job.ToDead {
+					m := v.move()
+					job.KeepEnds(ctx, e.r.rdb, job.EndedDead, m.bytes())
+				}
 			}
 		}
 	}

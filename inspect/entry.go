@@ -335,6 +335,9 @@ func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 	gone(entries)
 	there, err := flags(reply, len(entries))
 	s.in().count(ctx, records(entries), there, job.BatchDied)
+	if s.Name != keys.Dead {
+		s.in().keepEnds(ctx, job.EndedDead, records(entries), there)
+	}
 	return there, err
 }
 

@@ -84,6 +84,7 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 		}
 		killed, err := j.move(ctx, "kill a job", names, text, args...)
 		j.q.in().count(ctx, []*JobRecord{&j.JobRecord}, []bool{killed == Done}, job.BatchDied)
+		j.q.in().keepEnds(ctx, job.EndedDead, []*JobRecord{&j.JobRecord}, []bool{killed == Done})
 		return killed, err
 	}
 	return j.moveInTwo(ctx, "kill a job", func() (undo func(context.Context) error, err error) {

@@ -56,7 +56,21 @@ func together(rdb redis.UniversalClient, a, b string) bool {
 func (i *Inspector) remove(ctx context.Context, key, from string, jobs []*JobRecord) ([]bool, error) {
 	there, err := i.takeOut(ctx, key, from, jobs)
 	i.count(ctx, jobs, there, job.BatchDone)
+	if key != keys.Dead { // there it has ended before
+		i.keepEnds(ctx, job.EndedDeleted, jobs, there)
+	}
 	return there, err
+}
+
+// keepEnds tells of jobs that have ended so, of those that were there: see client.Await.
+func (i *Inspector) keepEnds(ctx context.Context, outcome string, jobs []*JobRecord, there []bool) {
+	var ended [][]byte
+	for k, was := range there {
+		if was {
+			ended = append(ended, []byte(jobs[k].stored()))
+		}
+	}
+	job.KeepEnds(ctx, i.db(), outcome, ended...)
 }
 
 // count counts the jobs that were there in their batches, in a step of its own. One that it cannot count is missing in its batch.

@@ -157,7 +157,7 @@ func (b *batch) apply(ctx context.Context) (err error) {
 	return err
 }
 
-// endJobs frees the locks of unique jobs that were dropped or have died, and counts those of batches. If somebody else has moved
+// endJobs frees the locks of unique jobs that were dropped or have died, counts those of batches, and tells who waits for one. If somebody else has moved
 // some of them, nobody knows which: then the leader finds the locks whose jobs are gone, and those of batches are missing there.
 func (b *batch) endJobs(ctx context.Context, g *moving.Group, event job.BatchEvent) {
 	if g.Moved < len(g.Members) {
@@ -172,6 +172,9 @@ func (b *batch) endJobs(ctx context.Context, g *moving.Group, event job.BatchEve
 		}
 		if lock := job.LockOf(p, redisconn.OnCluster(b.s.cfg.Redis)); lock != nil && lock.EndsWithJob() {
 			_, _ = job.FreeLock(ctx, b.s.cfg.Redis, lock.Key, lock.JID)
+		}
+		if event == job.BatchDone { // client middleware has stopped it
+			job.KeepEnds(ctx, b.s.cfg.Redis, job.EndedDeleted, raw)
 		}
 		if in, ok := job.BatchOf(p); ok && !redisconn.OnCluster(b.s.cfg.Redis) {
 			counts = append(counts, job.Count{InBatch: in, Event: event})
