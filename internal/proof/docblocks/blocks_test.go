@@ -40,7 +40,7 @@ var prelude = map[string][]string{
 	"docs/effects.md":     {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/effects.go"},
 	"docs/batches.md":     {"internal/proof/docblocks/testdata/batches/batches.go"},
 	"docs/unique.md":      {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/unique.go"},
-	"docs/results.md":     {"internal/proof/docblocks/testdata/results.go"},
+	"docs/results.md":     {"internal/proof/docblocks/testdata/results/results.go"},
 	"docs/limits.md":      {"internal/proof/docblocks/testdata/limits.go"},
 	"docs/encryption.md":  {"internal/proof/docblocks/testdata/encryption.go"},
 	"docs/reliability.md": {"internal/proof/docblocks/testdata/reliability.go"},
