@@ -133,11 +133,12 @@ var effectOps = []lostOp{
 		u := h.inHand
 		h.inHand = slices.Clone(u[3:])
 		h.retry = []string{"a 2@1.5"}
+		own := job.NewID() // all databases of a server have the same channels
 		key := func(jid string) string {
 			if r.TwoSteps {
-				return "troupe:result:{queue:a}:" + jid
+				return "troupe:result:{queue:a}:" + own + jid
 			}
-			return keys.Result(jid)
+			return keys.Result(own + jid)
 		}
 		told := r.rdb.Subscribe(r.ctx, key("j0"), key("j1"))
 		defer func() { _ = told.Close() }()
