@@ -33,7 +33,7 @@ type Effects struct {
 	Breakers []job.BreakerChange
 
 	// Result is kept behind the move, and published, unless Redis is out of memory; nil: none. The move succeeds all the same.
-	Result *Kept
+	Result *KeptEnd
 
 	// Unkept is why Result is not kept, for example since Redis is out of memory; "" if it is. Settle sets it, unless its
 	// reply was lost.
@@ -60,8 +60,8 @@ type Hash struct {
 	TTL    time.Duration
 }
 
-// Kept is a string that is kept for some time and published on the channel of its key: see job.Ended.
-type Kept struct {
+// KeptEnd is a string that is kept for some time and published on the channel of its key: see job.Ended.
+type KeptEnd struct {
 	Key   string
 	Value []byte
 	TTL   time.Duration

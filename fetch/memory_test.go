@@ -112,7 +112,7 @@ func TestResultsAreDroppedOutOfMemory(t *testing.T) {
 	harness.Must(told.Receive(ctx))(t)
 	fillUp(t, rdb)
 	settle := func(u Unit, jid string) *Effects {
-		e := &Effects{Result: &Kept{Key: keys.Result(jid), Value: []byte("result"), TTL: time.Minute}}
+		e := &Effects{Result: &KeptEnd{Key: keys.Result(jid), Value: []byte("result"), TTL: time.Minute}}
 		settleAll(t, f, Move{Unit: u, To: ToNone, Effects: e})
 		return e
 	}

@@ -147,7 +147,7 @@ var effectOps = []lostOp{
 			r.must("subscribe", err)
 		}
 		effects := func(jid, text string) *fetch.Effects {
-			return &fetch.Effects{Result: &fetch.Kept{Key: key(jid), Value: []byte(text), TTL: time.Hour}}
+			return &fetch.Effects{Result: &fetch.KeptEnd{Key: key(jid), Value: []byte(text), TTL: time.Hour}}
 		}
 		r.eventually("settle", func(ctx context.Context) error {
 			_, err := f.Settle(ctx, []fetch.Move{

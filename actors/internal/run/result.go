@@ -72,7 +72,7 @@ func (r *Run) doneAs() string {
 }
 
 // end is what is kept of a job that ends in this way, "" for one that goes on; nil for nothing.
-func (r *Run) end(outcome string) *fetch.Kept {
+func (r *Run) end(outcome string) *fetch.KeptEnd {
 	told := r.job.told.Load()
 	if outcome == "" {
 		return nil
@@ -96,7 +96,7 @@ func (r *Run) end(outcome string) *fetch.Kept {
 	if r.err != nil {
 		e.ErrorClass, e.ErrorMessage = troupe.ErrorClass(r.err), words.Short(r.err.Error(), maxEndMessage)
 	}
-	return &fetch.Kept{Key: key, Value: e.Text(), TTL: cmp.Or(ttl, job.ResultTTL)}
+	return &fetch.KeptEnd{Key: key, Value: e.Text(), TTL: cmp.Or(ttl, job.ResultTTL)}
 }
 
 // unkept tells of a result that Redis did not take. The job is settled.
