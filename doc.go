@@ -6,6 +6,7 @@
 //
 //	describe a job and write its handler                         troupe, this package
 //	push jobs: now, later, in bulk, several Redis servers        client
+//	… in a transaction of your database                          outbox
 //	run them: a daemon, or inside a program of yours             actors
 //	hear of everything that happens in a daemon                  event
 //	look at queues, sets and processes, and act on them          inspect

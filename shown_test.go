@@ -15,8 +15,8 @@ import (
 
 // notShown are the calls without an example, and why.
 var notShown = map[string]map[string]string{
-	".": {"PanicError.Backtrace": ofPackages}, "sched": nil, "event": nil, "handler": nil, "testkit": nil, "supervisor": nil, "retry": nil,
-	"client": {"Client.Prepare": ofPackages, "WithSpans": ofPackages},
+	".": {"PanicError.Backtrace": ofPackages}, "outbox": nil, "sched": nil, "event": nil, "handler": nil, "testkit": nil, "supervisor": nil, "retry": nil,
+	"client": {"Client.Prepare": ofPackages, "Client.PushOnce": ofPackages, "Client.Taking": ofPackages, "WithSpans": ofPackages},
 	"actors": {"Daemon.Faults": ofPackages, "Daemon.DumpStacks": "it writes into the log, and has nothing to show"},
 	"fetch": {
 		"Effects.Size": ofAuthors, "Env.Check": ofAuthors, "Strict.Wants": ofAuthors, "Weighted.Wants": ofAuthors, "WeightedList.Wants": ofAuthors,

@@ -74,6 +74,9 @@ func (c *Client) deliver(ctx context.Context, entries []entry) []error {
 	if c.kept != nil && len(entries) > 0 {
 		return c.keep(entries)
 	}
+	if c.taking != nil && len(entries) > 0 {
+		return c.take(ctx, entries)
+	}
 	if anyUnique(entries) {
 		return c.sendMixed(ctx, entries)
 	}

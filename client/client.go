@@ -46,12 +46,13 @@ type Client struct {
 	types      *sync.Map // reflect.Type -> *options: plain with the type's Defaults
 	err        error     // what is wrong with what it was made of; every push returns it
 	gather     gatherer
-	buffer     *buffer    // nil without WithBuffer
-	own        *ownShard  // nil unless it belongs to a Sharded
-	crypt      *job.Crypt // nil without WithEncryption
-	waiters    *waiters   // calls of Await
-	kept       *job.Kept  // where pushes go instead of Redis, of Within; else nil
-	batch      *batching  // into which it pushes, of Batch; else nil
+	buffer     *buffer                                   // nil without WithBuffer
+	own        *ownShard                                 // nil unless it belongs to a Sharded
+	crypt      *job.Crypt                                // nil without WithEncryption
+	waiters    *waiters                                  // calls of Await
+	taking     func(context.Context, []job.Push) []error // where pushes go instead of Redis, of Taking; else nil
+	kept       *job.Kept                                 // where pushes go instead of Redis, of Within; else nil
+	batch      *batching                                 // into which it pushes, of Batch; else nil
 }
 
 // ClientOption configures a Client.

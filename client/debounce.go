@@ -70,6 +70,8 @@ func (c *Client) checkDebounce(o *options) error {
 		return nil
 	case c.kept != nil:
 		return o.single("client.Within")
+	case c.taking != nil:
+		return o.single("an outbox")
 	case o.unique != nil:
 		return &FieldError{"Debounce", "it for a unique job", "one of both: of a type that is unique, with NotUnique"}
 	}

@@ -58,6 +58,9 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 	if c.kept != nil {
 		return first(c.keep([]entry{e}))
 	}
+	if c.taking != nil {
+		return first(c.take(ctx, []entry{e}))
+	}
 	if e.lock != nil {
 		return first(c.sendMixed(ctx, []entry{e}))
 	}

@@ -20,7 +20,7 @@ var imports = func() map[string]string {
 		slices strconv strings sync syscall testing testing/synctest time
 		github.com/rs/zerolog github.com/asynkron/protoactor-go/actor
 		github.com/troupehq/troupe github.com/troupehq/troupe/actors github.com/troupehq/troupe/client
-		github.com/troupehq/troupe/event github.com/troupehq/troupe/fetch github.com/troupehq/troupe/fetch/fetchtest github.com/troupehq/troupe/inspect github.com/troupehq/troupe/ops
+		github.com/troupehq/troupe/event github.com/troupehq/troupe/fetch github.com/troupehq/troupe/fetch/fetchtest github.com/troupehq/troupe/inspect github.com/troupehq/troupe/ops github.com/troupehq/troupe/outbox database/sql
 		github.com/troupehq/troupe/supervisor github.com/troupehq/troupe/testkit github.com/troupehq/troupe/testkit/chaos
 		github.com/troupehq/troupe/testkit/script github.com/troupehq/troupe/trace go.opentelemetry.io/otel
 		github.com/troupehq/troupe/wire/goworkers github.com/troupehq/troupe/wire/laravel github.com/troupehq/troupe/web`) {

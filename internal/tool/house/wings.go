@@ -8,7 +8,7 @@ var wings = []struct {
 	name    string
 	folders []string
 }{
-	{"public", []string{".", "client", "event", "handler", "inspect", "ops", "sched", "testkit", "trace", "fetch/fetchtest"}},
+	{"public", []string{".", "client", "event", "handler", "inspect", "ops", "outbox", "sched", "testkit", "trace", "fetch/fetchtest"}},
 	{"engine", []string{"actors", "supervisor", "fetch", "internal/rescue"}},
 	{"show", []string{"actors/internal/show"}},
 	{"wires", []string{"wire", "retry"}},

@@ -1,0 +1,103 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/outbox"
+)
+
+type Welcome struct {
+	UserID int `arg:"0"`
+}
+
+func (Welcome) Class() string { return "Welcome" }
+
+// A push is an INSERT in the transaction.
+func ExampleOutbox_Push() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // is not asked
+	defer func() { _ = rdb.Close() }()
+	box := outbox.New(client.New(rdb), outbox.Postgres)
+	ctx := context.Background()
+	tx := outbox.ExecFunc(func(_ context.Context, query string, args ...any) error {
+		fmt.Println(query)
+		for i := 0; i < len(args); i += 3 {
+			p, _ := troupe.ParsePayload([]byte(args[i+2].(string)))
+			fmt.Println(args[i], args[i+1], p.Class(), string(p.Args()))
+		}
+		return nil
+	})
+	jid, err := box.Push(ctx, tx, Welcome{UserID: 1}, client.JID("0d6ec0d6a7e2450f8a158dc8"))
+	fmt.Println(jid, err)
+	_, err = box.PushClass(ctx, tx, "HardJob", []any{"a", 2}, client.Queue("ruby"))
+	fmt.Println(err)
+	jids, err := box.PushMany(ctx, tx, client.Job(Welcome{UserID: 2}), client.Job(Welcome{UserID: 3}))
+	fmt.Println(len(jids), err)
+	// Output:
+	// INSERT INTO troupe_outbox (queue, at, payload) VALUES ($1, $2, $3)
+	// default <nil> Welcome [1]
+	// 0d6ec0d6a7e2450f8a158dc8 <nil>
+	// INSERT INTO troupe_outbox (queue, at, payload) VALUES ($1, $2, $3)
+	// ruby <nil> HardJob ["a",2]
+	// <nil>
+	// INSERT INTO troupe_outbox (queue, at, payload) VALUES ($1, $2, $3), ($4, $5, $6)
+	// default <nil> Welcome [2]
+	// default <nil> Welcome [3]
+	// 2 <nil>
+}
+
+// A Tx of a driver of one's own.
+func ExampleExecFunc() {
+	var tx outbox.Tx = outbox.ExecFunc(func(_ context.Context, query string, args ...any) error {
+		fmt.Println(query, args)
+		return nil
+	})
+	_, err := tx.ExecContext(context.Background(), "SELECT $1", 1)
+	fmt.Println(err)
+	// Output:
+	// SELECT $1 [1]
+	// <nil>
+}
+
+func ExampleSchema() {
+	text, err := outbox.Schema(outbox.Postgres)
+	fmt.Println(strings.Count(text, "CREATE TABLE IF NOT EXISTS"), err)
+	_, err = outbox.Schema("oracle")
+	fmt.Println(err)
+	// Output:
+	// 3 <nil>
+	// outbox: dialect is "oracle", expected "postgres"
+}
+
+// A relay runs in a goroutine until its context ends.
+func ExampleRelay() {
+	db, err := sql.Open("pgx", "postgres://localhost/shop") // with the driver of the program
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	ctx := context.Background()
+	if err := outbox.Migrate(ctx, db, outbox.Postgres); err != nil {
+		log.Print(err)
+		return
+	}
+	relay, err := outbox.NewRelay(db, client.New(rdb), outbox.RelayConfig{
+		Dialect: outbox.Postgres, OnError: func(err error) { log.Print(err) },
+	})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	n, err := relay.Once(ctx) // one batch, in a test for example
+	log.Print(n, err)
+	go func() { _ = relay.Run(ctx) }()
+	log.Print(relay.Stats().Pushed)
+}
