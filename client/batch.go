@@ -133,6 +133,9 @@ func (c *Client) canBatch() error {
 	if err := c.Err(); err != nil {
 		return err
 	}
+	if c.taking != nil {
+		return &FieldError{"batch", "one of an outbox", "one of a client of Redis: its keys are made there, and not in the transaction"}
+	}
 	if redisconn.OnCluster(c.rdb) {
 		return &FieldError{"batch", "a Redis Cluster", "one server, or shards: the keys of a batch and its queues are in different slots of a Cluster; a chain (PushChain) of one queue works there"}
 	}

@@ -22,7 +22,7 @@ import (
 func (c *Client) Taking(take func(ctx context.Context, pushes []job.Push) []error) *Client {
 	return &Client{
 		rdb: c.rdb, mw: c.mw, chain: c.chain, spans: c.spans, timestamps: c.timestamps, defaults: c.defaults,
-		plain: c.plain, types: c.types, err: c.err, own: c.own, crypt: c.crypt, taking: take,
+		plain: c.plain, types: c.types, err: c.err, own: c.own, crypt: c.crypt, waiters: c.waiters, taking: take,
 	}
 }
 
