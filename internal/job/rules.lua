@@ -35,16 +35,21 @@ local function rule(base, id)
   local r = rules[id]
   if not r then
     local name, key = string.match(id, '^([^:]*):?(.*)$')
-    local def = defs[base .. name] or pcall('HGET', base .. 'limits', name)
-    def = type(def) == 'string' and def or ''
-    defs[base .. name] = def
-    local limit, every = string.match(def, '^([%d.]+) ?([%d.]*)')
-    r = {base = base, id = id, coming = 0, look = 5, limit = tonumber(limit) or 0, every = tonumber(every)}
+    local d = defs[base .. name]
+    if not d then
+      local def = pcall('HGET', base .. 'limits', name)
+      def = type(def) == 'string' and def or ''
+      local limit, every = string.match(def, '^([%d.]+) ?([%d.]*)')
+      local failures, pause = string.match(def, ' breaker (%d+) ([%d.]+)')
+      d = {limit = tonumber(limit) or 0, every = tonumber(every), failures = tonumber(failures), pause = tonumber(pause)}
+      d.throttled = string.find(def, ' throttled', 1, true)
+      defs[base .. name] = d
+    end
+    r = {base = base, id = id, coming = 0, look = 5, limit = d.limit, every = d.every}
     r.way = r.every == 0 and 16 or r.limit -- of a rate: how many are let in from the held ones and have not started
     r.slots, r.held, r.rate, r.rest = base .. 'slots:' .. id, base .. 'held:' .. id, base .. 'rate:' .. id, base .. 'rest:' .. id
-    local failures, pause = string.match(def, ' breaker (%d+) ([%d.]+)')
-    r.failures, r.pause = tonumber(failures), tonumber(pause) -- nil without a breaker
-    if string.find(def, ' throttled', 1, true) then -- as the gem sidekiq-throttled names them
+    r.failures, r.pause = d.failures, d.pause -- nil without a breaker
+    if d.throttled then -- as the gem sidekiq-throttled names them
       r.slots = 'throttled:' .. string.gsub(name, '%%3A', ':') .. ':concurrency.v2' .. (key ~= '' and ':' .. key or '')
       r.look = 0.1 -- Ruby's jobs leave unseen
     end

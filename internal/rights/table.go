@@ -115,7 +115,7 @@ var commands = []command{
 	{name: "HINCRBY", args: "K x x", only: reliable},
 	{name: "HINCRBY", args: "K x x", only: metrics, why: unmeasure},
 	{name: "BITFIELD", args: "K x", only: metrics, why: unmeasure},
-	{name: "SETBIT", args: "K 0 0", only: reliable},
+	{name: "SETBIT", args: "K x 0", only: reliable},
 
 	// sorted sets
 	{name: "ZADD", args: "K x x"},

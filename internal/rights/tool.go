@@ -46,6 +46,7 @@ const (
 	unenabled     = "periodic jobs cannot be changed"
 	unlocked      = "a dead unique job that is retried does not take its lock again"
 	unlimited     = "limits cannot be set, and no held job can be released"
+	uncounted     = "jobs of batches that are deleted or killed are not counted"
 	unmarked      = "the charts of the dashboard have no marks of deploys"
 )
 
@@ -96,6 +97,7 @@ var toolCommands = []command{
 	{name: "HSETNX", args: "K x x", only: changes, queued: true},
 	{name: "HSET", args: "K x x x", only: changes, why: unenabled},
 	{name: "HDEL", args: "K x", only: changes, why: unlimited},
+	{name: "SETBIT", args: "K x 0", only: changes, why: uncounted},
 	{name: "TIME", only: changes, why: unlimited},
 	{name: "ZADD", args: "K x x", only: changes},
 	{name: "ZREM", args: "K x", only: changes},
