@@ -100,4 +100,5 @@ func ExampleRelay() {
 	log.Print(n, err)
 	go func() { _ = relay.Run(ctx) }()
 	log.Print(relay.Stats().Pushed)
+	// Output:
 }

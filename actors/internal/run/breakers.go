@@ -91,7 +91,7 @@ func (r *Run) failedFor(b *troupe.Breaker) (failed bool) {
 	if b.Counts != nil {
 		defer func() {
 			if v := recover(); v != nil {
-				r.callbackFailed(fmt.Errorf("Breaker.Counts: %w", &troupe.PanicError{Value: v})) //nolint:staticcheck // the name of a field
+				r.callbackFailed(fmt.Errorf("Breaker.Counts: %w", &troupe.PanicError{Value: v}))
 			}
 		}()
 		return b.Counts(r.err)

@@ -21,7 +21,8 @@ func (r *Run) move(dec retry.Decision) fetch.Move {
 	end, how := job.BatchWait, ""
 	if m.To == fetch.ToRetry {
 		end = job.BatchRan
-	} else if m.To == fetch.ToDead { // the others go on
+	}
+	if m.To == fetch.ToDead { // any other goes on
 		end, how = job.BatchDied, job.EndedDead
 	}
 	m.Effects = r.effects(nil, end, how, due)
