@@ -5,6 +5,3 @@ const ResultPrefix = "troupe:result:"
 
 // Result is the key of what a job has ended with, and the channel on which that is told.
 func Result(jid string) string { return ResultPrefix + jid }
-
-// Progress is the hash of how far the jobs are that run in a process: jid -> text.
-func Progress(identity string) string { return "troupe:progress:" + identity }
