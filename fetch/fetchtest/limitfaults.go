@@ -191,19 +191,26 @@ func releasedHeld(r *rig) {
 	r.close(f)
 }
 
+// askAll has the units in hand ask a rule, until that succeeds.
+func (r *rig) askAll(f fetch.Fetcher, h *tally, rule string, ahead bool) (asks []fetch.Move) {
+	for _, u := range h.inHand {
+		m := r.ask(u, rule)
+		m.Effects.Rules.Ahead = ahead
+		asks = append(asks, m)
+	}
+	r.eventually("ask", func(ctx context.Context) error {
+		_, err := f.Settle(ctx, asks)
+		return err
+	})
+	return asks
+}
+
 // limitOps ask and leave, and are repeated until they succeed.
 var limitOps = []lostOp{
 	{"ask", func(r *rig, f fetch.Fetcher, h *tally) {
 		r.limit("two", "2")
-		var asks []fetch.Move
-		for _, u := range h.inHand {
-			asks = append(asks, r.ask(u, "two"))
-		}
+		asks := r.askAll(f, h, "two", false)
 		h.inHand = nil
-		r.eventually("ask", func(ctx context.Context) error {
-			_, err := f.Settle(ctx, asks)
-			return err
-		})
 		for _, m := range asks {
 			if m.Stay.Done {
 				h.inHand = append(h.inHand, m.Unit)
@@ -219,17 +226,7 @@ var limitOps = []lostOp{
 	{"ask ahead", func(r *rig, f fetch.Fetcher, h *tally) {
 		r.limit("twenty", "20")
 		for _, ahead := range []bool{true, false} {
-			var asks []fetch.Move
-			for _, u := range h.inHand {
-				m := r.ask(u, "twenty")
-				m.Effects.Rules.Ahead = ahead
-				asks = append(asks, m)
-			}
-			r.eventually("ask", func(ctx context.Context) error {
-				_, err := f.Settle(ctx, asks)
-				return err
-			})
-			for _, m := range asks {
+			for _, m := range r.askAll(f, h, "twenty", ahead) {
 				if !m.Stay.Done && (!ahead || !m.Stay.Again) {
 					r.t.Errorf("%q asked, ahead %v: %+v", m.Unit.Payload, ahead, *m.Stay)
 				}
@@ -239,15 +236,8 @@ var limitOps = []lostOp{
 	}},
 	{"leave", func(r *rig, f fetch.Fetcher, h *tally) {
 		r.limit("two", "2")
-		var asks []fetch.Move
-		for _, u := range h.inHand {
-			asks = append(asks, r.ask(u, "two"))
-		}
+		asks := r.askAll(f, h, "two", false)
 		h.inHand = nil
-		r.eventually("ask", func(ctx context.Context) error {
-			_, err := f.Settle(ctx, asks)
-			return err
-		})
 		r.eventually("leave", func(ctx context.Context) error {
 			_, err := f.Settle(ctx, []fetch.Move{r.leaving(asks[0]), r.leaving(asks[1])})
 			return err
