@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,8 @@ import (
 const (
 	lockLife    = 1800 * time.Millisecond
 	lookPause   = 500 * time.Millisecond // the leader's, and how far ahead it looks
+	hearPause   = 100 * time.Millisecond // between two subscriptions
+	hearSilence = 10 * time.Second       // after that Redis is asked whether the connection is there
 	renewPause  = 2 * lookPause          // what a renewal that is lost leaves is time for another one
 	ringPause   = 50 * time.Millisecond  // at most 20 looks a second because of pushes
 	standbyLife = 2 * lockLife           // it calls at each end of the leader's lock
@@ -124,16 +127,27 @@ func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
 		case <-ctx.Done():
 		case <-time.After(time.Until(next)):
 		case what := <-changed:
-			due(what)
-		case <-wake:
-			for _, t := range s.terms {
-				if t.leads.Load() {
-					t.at = earliest(t.at, t.called.Add(ringPause))
-				}
+			if what != began {
+				due(what)
+				continue
 			}
+			due(Periodic)
+			due(Limits)
+			s.soon()
+		case <-wake:
+			s.soon()
 		}
 	}
 	return nil
+}
+
+// soon has the sets looked at that this process leads.
+func (s *Scheduler) soon() {
+	for _, t := range s.terms {
+		if t.leads.Load() {
+			t.at = earliest(t.at, t.called.Add(ringPause))
+		}
+	}
 }
 
 // call asks once and says when to ask again. The lock is renewed by every other look of the
@@ -202,29 +216,65 @@ func (s *Scheduler) absent(ctx context.Context, t *term) (bool, error) {
 }
 
 // listen rings, until stop is called: wake whenever a client of troupe has pushed something for
-// later, changed whenever a periodic job was changed or a limit has begun to hold jobs.
+// later, changed whenever a periodic job was changed or a limit has begun to hold jobs, and with began when a subscription has begun: what
+// was told before is not known.
 func (s *Scheduler) listen(ctx context.Context) (wake <-chan struct{}, changed <-chan string, stop func()) {
 	pushes, changes := make(chan struct{}, 1), make(chan string, 16)
 	ctx, stop = context.WithCancel(ctx)
 	go func() {
-		channel := s.cfg.Redis.Subscribe(ctx, keys.Wakeup)
-		defer context.AfterFunc(ctx, func() { _ = channel.Close() })()
-		for m := range channel.Channel(redis.WithChannelHealthCheckInterval(10 * time.Second)) {
-			switch m.Payload {
-			case keys.PeriodicChanged, keys.LimitsChanged:
-				select {
-				case changes <- m.Payload:
+		for ctx.Err() == nil {
+			s.hear(ctx, func(what string) {
+				switch what {
+				case keys.PeriodicChanged, keys.LimitsChanged, began:
+					select {
+					case changes <- what:
+					default:
+					}
 				default:
+					select {
+					case pushes <- struct{}{}:
+					default:
+					}
 				}
-			default:
-				select {
-				case pushes <- struct{}{}:
-				default:
-				}
+			})
+			select {
+			case <-ctx.Done():
+			case <-time.After(hearPause):
 			}
 		}
 	}()
 	return pushes, changes, stop
+}
+
+// began is what listen tells of a subscription that has begun.
+const began = ""
+
+// hear keeps one subscription, until it fails or ctx ends. It tells what was published, and began. go-redis
+// subscribes again by itself when a connection has ended, but not when Redis has refused that.
+func (s *Scheduler) hear(ctx context.Context, told func(what string)) {
+	channel := s.cfg.Redis.Subscribe(ctx, keys.Wakeup)
+	defer context.AfterFunc(ctx, func() { _ = channel.Close() })()
+	defer func() { _ = channel.Close() }()
+	for asked := false; ; {
+		got, err := channel.ReceiveTimeout(ctx, hearSilence)
+		var late net.Error
+		switch {
+		case errors.As(err, &late) && late.Timeout() && !asked:
+			if asked = true; channel.Ping(ctx) != nil {
+				return
+			}
+			continue
+		case err != nil:
+			return
+		}
+		asked = false
+		switch got := got.(type) {
+		case *redis.Subscription:
+			told(began)
+		case *redis.Message:
+			told(got.Payload)
+		}
+	}
 }
 
 // Processes counts the processes of the fleet, Ruby's included: the input of

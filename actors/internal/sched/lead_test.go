@@ -151,6 +151,40 @@ func TestAtMostTwentyLooksASecondBecauseOfPushes(t *testing.T) {
 	}
 }
 
+// A subscription that Redis refuses as a connection comes back is made again, and what was told meanwhile is looked at: go-redis
+// keeps such a connection, and hears nothing.
+func TestASubscriptionThatIsRefusedIsMadeAgain(t *testing.T) {
+	base, _ := redistest.New(t)
+	ctx := t.Context()
+	const user = "refused"
+	set := func(rules ...any) {
+		t.Helper()
+		harness.OK(t, base.Do(ctx, append([]any{"ACL", "SETUSER", user}, rules...)...).Err())
+	}
+	set("on", "nopass", "allkeys", "allcommands", "allchannels")
+	defer base.Do(context.Background(), "ACL", "DELUSER", user)
+	listening := func() bool { return base.PubSubNumSub(ctx, keys.Wakeup).Val()[keys.Wakeup] == 1 }
+	rdb := redis.NewClient(&redis.Options{Addr: base.Options().Addr, DB: base.Options().DB, Username: user, Password: "any", MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	w := startLead(t, rdb, "host:1:a")
+	w.elected()
+	harness.Await(t, "it listens", listening)
+	w.awaitDue(sched.Limits)
+	set("resetchannels") // ends the connection
+	harness.Await(t, "it was refused", func() bool {
+		entries, _ := base.ACLLog(ctx, 10).Result()
+		return slices.ContainsFunc(entries, func(e *redis.ACLLogEntry) bool { return e.Username == user && e.Reason == "channel" })
+	})
+	w.mu.Lock()
+	w.sets, w.times = nil, nil
+	w.mu.Unlock()
+	set("allchannels")
+	harness.Await(t, "it listens again", listening)
+	w.awaitDue(sched.Limits)
+	w.awaitDue(sched.Periodic)
+	harness.Check(t, w.stop())
+}
+
 func TestLeaderStandbyAndOthers(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
