@@ -9,6 +9,7 @@
 -- Returns how many jobs were let in, of rest 1 if anything has changed, and of due in how many ms the next rule is due, -1 if none holds jobs.
 
 local base, most, how, count = ARGV[1], tonumber(ARGV[2]), ARGV[3], 0
+local refused = nil
 local ids = {unpack(ARGV, 4, (how == 'one' or how == 'rest') and 4 or #ARGV)}
 if how == 'due' then
   local some = pcall('ZRANGEBYSCORE', KEYS[1], '-inf', stamp(now()), 'LIMIT', '0', '1000')
@@ -39,8 +40,9 @@ for _, id in ipairs(ids) do
       if ok and type(what) == 'table' and #what > 2 and not back(r, some[i], what, bytes) then count, most = count + 1, most - 1 end
     end
   end
-  due(r)
+  refused = due(r) or refused
 end
 local first, wait = pcall('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES'), -1
 if not text(first) and first[2] then wait = math.max(0, math.ceil((tonumber(first[2]) - now()) * 1000)) end
+if refused and wait >= 0 then wait = math.max(wait, 1000) end -- out of memory: it is due still
 return {count, wait}

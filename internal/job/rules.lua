@@ -159,7 +159,7 @@ local function hold(r, age, member)
   return text(pcall('ZADD', r.held, age, member))
 end
 
--- due has the leader look at a rule that holds jobs when room can come by itself, and tells it of a new one.
+-- due has the leader look at a rule that holds jobs when room can come by itself, and tells it of a new one. Returns what Redis refuses.
 local function due(r)
   if pcall('EXISTS', r.held) ~= 1 then
     if r.holds then pcall('ZREM', r.base .. 'held', r.id) end
@@ -172,6 +172,7 @@ local function due(r)
   if not text(first) and first[2] then at = math.min(at, math.max(tonumber(first[2]), now() + 0.002)) end
   local new = pcall('ZADD', r.base .. 'held', stamp(at), r.id)
   if new == 1 then pcall('PUBLISH', 'troupe:wakeup', 'limits') end
+  return text(new)
 end
 
 -- back moves a held job to the end of its list that is popped next.
