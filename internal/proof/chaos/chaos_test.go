@@ -39,7 +39,7 @@ func TestChaos(t *testing.T) {
 			t.Errorf("no %s has happened", what)
 		}
 	}
-	if l := rep.Limits; l.Jobs == 0 || l.Held == 0 || l.Most < limitMost || l.InTwo < cfg.rate() {
+	if l := rep.Limits; l.Jobs == 0 || l.Held == 0 || l.Rested == 0 || l.Most < limitMost || l.InTwo < cfg.rate() {
 		t.Errorf("limits: %+v: it has shown nothing", l)
 	}
 	if rep.Jobs != cfg.Jobs || rep.Extra == 0 || rep.Children == 0 || len(rep.Recovery) == 0 {

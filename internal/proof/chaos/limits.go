@@ -9,12 +9,17 @@ import (
 )
 
 // Every fourth job is under a limit by its key, and two hundred of each two thousand are under a rate, too: they are pushed in one
-// go, so that the rate is reached. Both limits are told by task numbers alone, so that the account can be made without Redis.
+// go, so that the rate is reached. Every eighth has a breaker alone, which each failure opens. All limits are told by task numbers
+// alone, so that the account can be made without Redis.
 const (
-	limitKeys = 5 // so many of them
-	limitMost = 2 // jobs of a key at once
-	rateBurst = 5
+	limitKeys   = 5 // so many of them
+	limitMost   = 2 // jobs of a key at once
+	rateBurst   = 5
+	breakerRest = 200 * time.Millisecond
 )
+
+// broken reports whether a job, or that of which it is the duplicate, has a breaker.
+func broken(n int) bool { return (n < firstChild || n >= duplicateNum) && n%8 == 5 && limitKey(n) == 0 }
 
 // limitKey is the key of a job under limits, and of its duplicate; 0: it is under none.
 func limitKey(n int) int {
@@ -37,6 +42,7 @@ func (c *Config) rate() int { return 1 + int(1.25*float64(c.Jobs)/10/c.Duration.
 type LimitsReport struct {
 	Jobs    int // under limits, done
 	Held    int // times that a job was held
+	Rested  int // of these, by a breaker
 	Most    int // jobs of a key at once
 	Over    int // runs that began beside the last ones of a limit that were fenced, or whose slots a replica did not know
 	InTwo   int // most starts of rated jobs within two seconds

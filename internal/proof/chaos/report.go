@@ -173,6 +173,11 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 	slices.Sort(rep.Stuck)
 	s.holders(rep, byJob)
 	rep.Limits.Held = s.held
+	for n, times := range s.asked {
+		if broken(n) {
+			rep.Limits.Rested += len(times)
+		}
+	}
 	s.limits(rep, byJob, done)
 	rep.Recovery = s.recoveries(byJob)
 	return rep

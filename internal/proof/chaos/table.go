@@ -68,6 +68,7 @@ func Table(out io.Writer, reports ...*Report) {
 	row("  of these, after two minutes", func(r *Report) any { return len(r.Locks) })
 	row("jobs under limits, done", func(r *Report) any { return r.Limits.Jobs })
 	row("  times that one was held", func(r *Report) any { return r.Limits.Held })
+	row("    of these, by a breaker", func(r *Report) any { return r.Limits.Rested })
 	row(fmt.Sprintf("  most of a key at once (%d may be)", limitMost), func(r *Report) any { return r.Limits.Most })
 	row("  begun beside a fenced or forgotten one", func(r *Report) any { return r.Limits.Over })
 	row("  most rated ones begun within 2 s", func(r *Report) any { return r.Limits.InTwo })

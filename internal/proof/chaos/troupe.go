@@ -29,6 +29,7 @@ const (
 	class        = "Chaos"
 	limitedClass = "ChaosLimited"
 	ratedClass   = "ChaosRated"
+	brokenClass  = "ChaosBroken"
 )
 
 // args are those of a job.
@@ -39,6 +40,8 @@ type args struct {
 // Class is that of the limits of the job.
 func (a args) Class() string {
 	switch {
+	case broken(a.Task.N):
+		return brokenClass
 	case a.Task.Limit == 0:
 		return class
 	case rated(a.Task.N):
@@ -59,7 +62,8 @@ func workTroupe(w *Worker) int {
 	byKey := troupe.Limit{Name: "key", AtOnce: limitMost, By: "0.limit"}
 	limits := map[string][]troupe.Limit{
 		class: nil, limitedClass: {byKey},
-		ratedClass: {{Name: "rate", Rate: w.Rate, Burst: rateBurst}, byKey},
+		ratedClass:  {{Name: "rate", Rate: w.Rate, Burst: rateBurst}, byKey},
+		brokenClass: {{Name: "breaker", Breaker: &troupe.Breaker{Failures: 1, Rest: breakerRest}}},
 	}
 	handler := troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
 		var tasks []Task
