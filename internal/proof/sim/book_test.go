@@ -62,6 +62,7 @@ type state struct {
 	lock     string              // the key of its lock, once it has come into Redis
 	seenIn   bool                // and it has been looked at as it did
 	enqueued float64             // into its queue, the last time
+	asked    map[string]bool     // process -> it has asked the limits for a run; true: and they may have let it in
 }
 
 func (b *book) open(w *world) {

@@ -126,6 +126,28 @@ func TestSeededBugsAreFound(t *testing.T) {
 			return words
 		}}, "is gone for .*, and keeps its slot"},
 		{"a limit that is asked too late", bug{plan: limited(nil), script: instead(edit{"admit", "room(r) <= free or j.ahead", "room(r) <= free - 1 or j.ahead"})}, "have a slot, which is for"},
+		{"a job that comes in beside one that runs", bug{plan: limited(oneByOne), script: instead( // without a slot: no more have one than may
+			edit{"admit", "if not by and not j.force and not mine[k] and (", `if not mine[k] and room(r) <= 0 and not j.ahead then
+      local first = call('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
+      mine[k] = first[2] and tonumber(first[2]) < now() + life and 'beside'
+    end
+    if not by and not j.force and not mine[k] and (`},
+			edit{"admit", "if not r.every then\n      r.slotsOf[j.jid]", "if not r.every and mine[k] ~= 'beside' then\n      r.slotsOf[j.jid]"},
+		)}, "2 jobs run at once, which is for 1"},
+		{"a second probe", bug{plan: broken, script: instead(edit{"admit", "if ends(r) > 0 and not j.force then rest(r, now() + r.pause, j.jid) end",
+			"if ends(r) > 0 and not j.force then pcall('HSET', r.rest, '~' .. j.jid, stamp(r.ends)) end"})}, "is let in as a probe by admit, and the next one may come in"},
+		{"a probe before the rest ends", bug{plan: broken, script: all(
+			instead(edit{"letin", "r.n = ends(r) > now() and 0 or math.min(r.n, 1 - r.coming)", "r.n = math.min(r.n, 1 - r.coming)"}),
+			instead(edit{"admit", "r.n = ends(r) > now() and 0 or math.min(r.n, 1 - r.coming)", "r.n = math.min(r.n, 1 - r.coming)"}),
+		)}, "is let in as a probe by .* s before the rest ends"},
+		{"a slot that lets its job in while the limit rests", bug{plan: broken, script: instead(edit{"admit", "if ends(r) > 0 then return numeric(pcall('HGET', r.rest, '~' .. jid)) == r.ends end", ""})}, "begins in .* while a limit rests"},
+		{"a failure more that opens a breaker", bug{plan: broken, script: instead(edit{"settle", "'failures', '1')) >= r.failures then", "'failures', '1')) > r.failures then"})}, "behind settle its breaker is"},
+		{"a probe that is done and does not close the breaker", bug{plan: broken, script: instead(edit{"settle", "close(r)\n    return 'closed'", "return 'closed'"})}, "behind settle its breaker is"},
+		{"nobody looks when a rest has ended", bug{plan: broken, script: all(
+			instead(edit{"letin", "if ends(r) > now() then first = {'', ends(r)} end", "if ends(r) > now() then first = {'', ends(r) + 100} end\n  at = at + 60"}),
+			instead(edit{"admit", "if ends(r) > now() then first = {'', ends(r)} end", "if ends(r) > now() then first = {'', ends(r) + 100} end\n  at = at + 60"}),
+			instead(edit{"settle", "if ends(r) > now() then first = {'', ends(r)} end", "if ends(r) > now() then first = {'', ends(r) + 100} end\n  at = at + 60"}),
+		)}, "beside a free slot"},
 		{"a lock until the start that stays", bug{plan: alike(untilStart), fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &keeper{f.(effector)} })}, "still holds its lock"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
@@ -219,6 +241,23 @@ func many(p *Plan) {
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		j.Queue, j.After, j.In, j.Lasts, j.Items = "a", 0, 0, time.Second, 0
+	}
+}
+
+// oneByOne has a job come while the one before it has run for a while.
+func oneByOne(p *Plan) {
+	many(p)
+	for i := range p.Jobs {
+		p.Jobs[i].After, p.Jobs[i].Lasts, p.Jobs[i].Fails = 1500*time.Millisecond, 10*time.Second, 0
+	}
+}
+
+// broken has most jobs fail, under a breaker that the second failure opens.
+func broken(p *Plan) {
+	p.Cluster, p.Peers, p.Faults, p.Troubles, p.Limits = false, 0, nil, nil, []Limit{{AtOnce: 3, Breaker: Breaker{Failures: 2, Rest: 3 * time.Second}}}
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		j.Items, j.Fails, j.Lasts, j.Kills = 0, 1+i%2, min(j.Lasts, 2*time.Second), Innocent
 	}
 }
 

@@ -164,6 +164,7 @@ func (p *process) handle(ctx context.Context, jid string) error {
 	if err := push.push(ctx); err != nil {
 		return p.notKept(ctx, err)
 	}
+	p.rest(ctx, j)
 	return p.end(ctx, j, j.plan.Lasts, push)
 }
 

@@ -28,6 +28,8 @@ type Limit struct {
 	AtOnce int
 	Rate   int // of two seconds
 	Keys   int // so many keys, by the number of the job; 0: all count together
+
+	Breaker Breaker // with neither AtOnce nor Rate it is there alone
 }
 
 // The numbers of limits in a run.
@@ -37,6 +39,7 @@ const (
 	onItsWay   = time.Minute                               // of the slot of a job that was let in; both end with a whole second
 	heldFor    = 2 * time.Second                           // a job beside a free slot
 	untold     = 6 * time.Second                           // likewise, if a fault may have taken from the leader what it is told
+	onTheirWay = 16                                        // jobs of a limit that has a breaker alone, let in and not started
 	places     = 3                                         // by which a job of a key may pass others
 )
 
@@ -44,6 +47,9 @@ func (l Limit) of(number int) troupe.Limit {
 	out := troupe.Limit{Name: "l" + strconv.Itoa(number), AtOnce: l.AtOnce, Rate: l.Rate}
 	if l.Rate > 0 {
 		out.Per, out.Burst = 2*time.Second, 2
+	}
+	if l.Breaker.Rest > 0 {
+		out.Breaker = &troupe.Breaker{Failures: l.Breaker.Failures, Rest: l.Breaker.Rest}
 	}
 	if l.Keys > 0 {
 		out.Key = func(p *troupe.Payload) (string, error) { return strconv.Itoa(int(jidNumber(p.JID())) % l.Keys), nil }
@@ -122,7 +128,11 @@ type rule struct {
 	tokens        int
 	starts        int
 	over          int // slots above the limit that were taken again
+	breaker       *breaker
 }
+
+// counts reports whether a rule has its jobs count while they run.
+func (r *rule) counts() bool { return r.limit > 0 && r.every == 0 }
 
 // ruled is a run of a job under limits.
 type ruled struct {
@@ -157,6 +167,9 @@ func (b *book) rulesOf(s *state) (all []*rule) {
 			r := &rule{base: base, id: id, limit: l.AtOnce, gone: map[string]time.Time{}}
 			if l.Rate > 0 {
 				r.limit, r.every = 2, 2/float64(l.Rate)
+			}
+			if l.Breaker.Rest > 0 {
+				r.breaker = &breaker{Breaker: l.Breaker, probes: map[string]float64{}}
 			}
 			at, b.limits.rules = len(b.limits.rules), append(b.limits.rules, r)
 		}
@@ -206,13 +219,17 @@ func (b *book) lookAtLimits(o *owner, words []string, before map[string][]string
 	}
 	for _, r := range b.limits.rules {
 		b.readRule(r)
+		if r.breaker != nil {
+			b.lookAtBreaker(r, o, words, before)
+		}
 		if r.every > 0 {
 			b.lookAtRate(r, words)
-		} else {
+		} else if r.counts() {
 			b.lookAtSlots(r, o, words, before)
 		}
 		b.lookAtHeld(r, words)
 	}
+	b.noteAsked(o, words)
 }
 
 // readRule reads what Redis knows of a rule.
@@ -247,9 +264,9 @@ func keysOfMap(m map[string]float64) func(func(string) bool) {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// forced reports whether a command may take slots again: it allows too much where another argument is 1.
+// forced reports whether a command takes slots again.
 func forced(words []string) bool {
-	return script(words) == "admit" && slices.Contains(words, "1")
+	return slices.ContainsFunc(askedIn(words), func(a asked) bool { return a.how == "force" })
 }
 
 func (b *book) lookAtSlots(r *rule, o *owner, words []string, before map[string][]string) {
@@ -380,7 +397,10 @@ func (b *book) lookAtHeld(r *rule, words []string) {
 			}
 		}
 	}
-	room := len(r.slots) < r.limit
+	room := len(r.slots) < cmp.Or(r.limit, onTheirWay)
+	if r.breaker.rests() {
+		room = false
+	}
 	if r.every > 0 {
 		room = room && float64(r.limit)*r.every-(max(r.back, seconds(time.Now()))-seconds(time.Now())) > r.every*float64(1+len(r.slots))
 	}
@@ -402,6 +422,10 @@ func (b *book) limitsFellBack() {
 	for _, r := range b.limits.rules {
 		b.readRule(r)
 		r.had, r.order, r.free, r.gone, r.over = r.held, nil, time.Time{}, map[string]time.Time{}, 0
+		if r.breaker != nil {
+			now, _ := b.readBreaker(r)
+			r.breaker.failures, r.breaker.ends, r.breaker.probes, r.breaker.touched = now.failures, now.ends, now.probes, time.Now()
+		}
 	}
 }
 
@@ -420,6 +444,9 @@ func (b *book) begins(p *process, s *state) *ruled {
 	b.limits.runs[run] = true
 	b.limits.mu.Unlock()
 	b.w.seen["run under limits"]++
+	if len(run.rules) > 0 {
+		b.hasAsked(p.owner, s)
+	}
 	for _, r := range run.rules {
 		b.readAgain(r)
 		b.atOnce(r, run)
@@ -437,7 +464,7 @@ func (b *book) begins(p *process, s *state) *ruled {
 // atOnce judges that no more run than a rule allows. What runs beside them is a handler of a process that was away, which goes
 // on though its job is another one's, or one whose slot Redis has forgotten.
 func (b *book) atOnce(r *rule, run *ruled) {
-	if r.every > 0 || !b.w.fell.IsZero() {
+	if !r.counts() || !b.w.fell.IsZero() {
 		return
 	}
 	b.limits.mu.Lock()
@@ -493,7 +520,7 @@ func (b *book) slotsOf(run *ruled) {
 		return
 	}
 	for _, r := range run.rules {
-		if r.every > 0 || b.w.redis.Type(keys.Slots(r.base, r.id)) == "string" {
+		if !r.counts() || b.w.redis.Type(keys.Slots(r.base, r.id)) == "string" {
 			continue
 		}
 		found := false

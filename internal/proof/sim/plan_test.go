@@ -42,8 +42,9 @@ type Job struct {
 	After        time.Duration // since the push of the one before it
 	In           time.Duration // 0: at once, else pushed for later
 	Lasts        time.Duration
-	Fails        int  // so many runs fail first
-	Unresponsive bool // does not look at its context
+	Fails        int           // so many runs fail first
+	Unresponsive bool          // does not look at its context
+	Rests        time.Duration // its runs have its limits rest for so long
 	Kills        Pill
 
 	Pushes int // so many jobs, with its ack
@@ -156,6 +157,17 @@ func span(t *rapid.T, what string, ranges ...[2]int) time.Duration {
 // plans draws a plan. Zeros are the simplest, so that a failing plan shrinks
 // towards few processes, few jobs and few faults.
 var plans = rapid.Custom(func(t *rapid.T) Plan {
+	p := drawPlan(t)
+	if len(p.Limits) > 0 && draw(t, "breakers", 0, 1) == 1 {
+		drawBreakers(t, &p)
+	}
+	return p
+})
+
+// unbroken draws the plan without breakers.
+var unbroken = rapid.Custom(drawPlan)
+
+func drawPlan(t *rapid.T) Plan {
 	p := Plan{Order: rapid.Uint64().Draw(t, "order")}
 	for range pick(t, "places", 1, 2, 2, 3) {
 		f := Process{Weight: pick(t, "weight", 1, 1, 3, 9)}
@@ -198,7 +210,7 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 		drawLimits(t, &p)
 	}
 	return p
-})
+}
 
 // drawEffects has jobs push others, and Redis refuse some of that.
 func drawEffects(t *rapid.T, p *Plan) {
@@ -308,7 +320,7 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
 	}
 	for i, j := range p.Jobs {
-		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, unresponsive %t, kills %d, pushes %d, links %d, items %d, unique %v\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items, j.Unique)
+		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, rests %s, unresponsive %t, kills %d, pushes %d, links %d, items %d, unique %v\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Rests, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items, j.Unique)
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t, of ways: %t, of pushes: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.OfWays, f.OfPushes, f.Place+1, f.Back)
