@@ -156,7 +156,7 @@ func (b *book) changed(script, key string, before map[string][]string) {
 		}
 	case jid != "":
 		s := b.holderOf(jid)
-		if k != nil && !over && b.waits(k.holder) && k.holder.copies == 0 && (k.holder.plan.Unique.Until != troupe.UntilStart || !k.free) {
+		if k != nil && !over && b.waits(k.holder) && k.holder.copies == 0 && len(k.holder.gaps) == 0 && (k.holder.plan.Unique.Until != troupe.UntilStart || !k.free) {
 			b.w.fail("two holders: %s takes the lock of %s by %s, which stands in %s", s.name, k.holder.name, script, strings.Join(b.where[k.holder.name], " "))
 		}
 		b.locks.at[key] = &lock{holder: s, ends: time.Now().Add(b.w.redis.TTL(key))}

@@ -130,17 +130,18 @@ func TestSeeds(t *testing.T) {
 // TestSeedsThatWereMisjudged runs seeds that the book once found wrong though they were not: a copy of a job fails where
 // another one has ended well; two copies of a job leave a set in one step; the queue of a unique job refuses it; a client takes a lock and
 // pushes no job; on a cluster the first step of a retry comes when the job is done, and is due; Ruby runs jobs that a limit has let in; two runs of
-// a job share a slot. And with breakers: a second probe comes in by the command that finds the first one let in.
+// a job share a slot; a rule is listed as one that holds jobs since a key of it is of a wrong type, until the leader looks again; a mover
+// has died between the steps of a move, and the job is done.
 func TestSeedsThatWereMisjudged(t *testing.T) {
 	isWell := func(s int, p Plan) {
 		if o := simulate(t, p, nil); o.wrong != nil {
 			t.Errorf("seed %d: %v\n%s", s, o.wrong, o.trace)
 		}
 	}
-	for _, s := range []int{6130, 7307, 9215, 7542, 12133, 248, 991, 2785} {
+	for _, s := range []int{6130, 7307, 9215, 7542, 12133, 248, 991, 2785, 8385} {
 		isWell(s, unbroken.Example(s))
 	}
-	for _, s := range []int{641} {
+	for _, s := range []int{670} {
 		isWell(s, plans.Example(s))
 	}
 }
