@@ -223,7 +223,8 @@ func (w *waiters) serve(ctx context.Context) (again bool) {
 	}
 }
 
-// receive receives until ctx ends, which closes sub.
+// receive receives until ctx ends, which closes sub, or until an error: then sub counts as broken. A connection on which Redis has refused
+// the subscription stays open, and says nothing.
 func (w *waiters) receive(ctx context.Context, sub *redis.PubSub, seen *atomic.Int64) {
 	for ctx.Err() == nil {
 		got, err := sub.Receive(ctx)
@@ -236,7 +237,11 @@ func (w *waiters) receive(ctx context.Context, sub *redis.PubSub, seen *atomic.I
 			case <-time.After(waitAgain):
 			case <-ctx.Done():
 			}
-			continue
+			seen.Store(0)
+			w.mu.Lock()
+			w.kickLocked()
+			w.mu.Unlock()
+			return
 		}
 		seen.Store(time.Now().UnixNano())
 		switch got := got.(type) {

@@ -133,7 +133,7 @@ func (c *conn) expect(x *exchange, words []string) bool {
 	}
 	switch strings.ToLower(words[0]) {
 	case "subscribe", "psubscribe", "ssubscribe", "monitor":
-		c.through = true
+		c.through = c.through || x.copies > 0 // else it is refused
 	}
 	if !c.through {
 		for _, mode := range x.reply {
