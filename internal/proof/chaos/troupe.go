@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -142,6 +143,9 @@ func askTroupe(ctx context.Context, rdb *redis.Client, lock string) error {
 	holder, err := rdb.Get(ctx, lock).Result()
 	if err == nil {
 		err = rdb.HSet(ctx, keys.Conflicts, lock, holder).Err()
+	}
+	if errors.Is(err, redis.Nil) { // it was freed meanwhile
+		return nil
 	}
 	return err
 }

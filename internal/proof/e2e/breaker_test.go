@@ -105,7 +105,7 @@ func TestBreakerOfAFile(t *testing.T) {
 	opened := b.rests().Add(-rest * time.Second)
 	testkit.Await(t, "three probes have failed", func() bool { return len(p.Logged("the breaker of a limit stays open")) == 3 })
 	b.unset("down")
-	mended := time.Now()
+	repaired := time.Now()
 	failed := b.rdb.ZCard(t.Context(), "retry").Val()
 	held := int64(len(heldJobs(t, b.rdb)))
 	if failed > workers+3 || failed+held < jobs-1 { // one may be the next probe
@@ -113,7 +113,7 @@ func TestBreakerOfAFile(t *testing.T) {
 	}
 	var probes []time.Time
 	for _, r := range b.runs() {
-		if r.from.After(opened.Add(100*time.Millisecond)) && r.from.Before(mended) {
+		if r.from.After(opened.Add(100*time.Millisecond)) && r.from.Before(repaired) {
 			probes = append(probes, r.from)
 		}
 	}

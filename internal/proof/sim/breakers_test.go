@@ -57,7 +57,18 @@ type breaker struct {
 	probes   map[string]float64 // jid -> the end that it has set
 	touched  time.Time          // the last time that Redis has written it
 
-	before map[string]bool // whom it would have let in before the last command; "": everybody
+	before map[string]bool    // whom it would have let in before the last command; "": everybody
+	began  map[string]float64 // jid -> the end that it had set as a probe when it last began
+}
+
+// again reports whether a probe begins again, for the same rest: it takes no other token.
+func (k *breaker) again(jid string) bool {
+	if k == nil || k.probes[jid] == 0 {
+		return false
+	}
+	before := k.began[jid]
+	k.began[jid] = k.probes[jid]
+	return before == k.probes[jid]
 }
 
 // rests reports whether nobody but a probe may come in.

@@ -169,7 +169,7 @@ func (b *book) rulesOf(s *state) (all []*rule) {
 				r.limit, r.every = 2, 2/float64(l.Rate)
 			}
 			if l.Breaker.Rest > 0 {
-				r.breaker = &breaker{Breaker: l.Breaker, probes: map[string]float64{}}
+				r.breaker = &breaker{Breaker: l.Breaker, probes: map[string]float64{}, began: map[string]float64{}}
 			}
 			at, b.limits.rules = len(b.limits.rules), append(b.limits.rules, r)
 		}
@@ -452,7 +452,10 @@ func (b *book) begins(p *process, s *state) *ruled {
 		b.atOnce(r, run)
 		b.inOrder(r, s)
 		if r.every > 0 {
-			if r.starts++; r.starts > r.tokens && b.w.fell.IsZero() {
+			if !r.breaker.again(s.jid()) {
+				r.starts++
+			}
+			if r.starts > r.tokens && b.w.fell.IsZero() {
 				b.fails(r, "%d have started with %d tokens", r.starts, r.tokens)
 			}
 		}

@@ -131,7 +131,8 @@ func TestSeeds(t *testing.T) {
 // another one has ended well; two copies of a job leave a set in one step; the queue of a unique job refuses it; a client takes a lock and
 // pushes no job; on a cluster the first step of a retry comes when the job is done, and is due; Ruby runs jobs that a limit has let in; two runs of
 // a job share a slot; a rule is listed as one that holds jobs since a key of it is of a wrong type, until the leader looks again; a mover
-// has died between the steps of a move, and the job is done.
+// has died between the steps of a move, and the job is done; a probe whose process
+// has died comes back, and takes no other token.
 func TestSeedsThatWereMisjudged(t *testing.T) {
 	isWell := func(s int, p Plan) {
 		if o := simulate(t, p, nil); o.wrong != nil {
@@ -141,7 +142,7 @@ func TestSeedsThatWereMisjudged(t *testing.T) {
 	for _, s := range []int{6130, 7307, 9215, 7542, 12133, 248, 991, 2785, 8385} {
 		isWell(s, unbroken.Example(s))
 	}
-	for _, s := range []int{670} {
+	for _, s := range []int{670, 2517} {
 		isWell(s, plans.Example(s))
 	}
 }
