@@ -172,6 +172,31 @@ func brokenBefore(r *rig) {
 	r.close(f)
 }
 
+// aheadOfBreaker: a job of a rule with a breaker asks as it starts, though it has a slot and has asked ahead: the breaker may have opened.
+func aheadOfBreaker(r *rig) {
+	r.limit("api", "2 breaker 1 100")
+	names := r.push("a", 2)
+	f := r.fetcher(fetch.Strict{"a"})
+	u := r.take(f, 2)
+	moves, in := r.asks(f, u, "api")
+	equal(r.t, "let in", in, names)
+	ahead := r.ask(u[1], "api")
+	ahead.Effects.Rules.Ahead = true
+	r.settle(f, ahead)
+	if ahead.Stay.Done || !ahead.Stay.Again {
+		r.t.Errorf("asked ahead: %+v, expected that it is to ask again", *ahead.Stay)
+	}
+	equal(r.t, "slots", r.slots("api"), names)
+	r.settle(f, r.ends(moves[0], job.SaidFailed))
+	_, in = r.asks(f, u[1:], "api")
+	equal(r.t, "let in while it rests", in, nil)
+	equal(r.t, "held", r.held("api"), names[1:])
+	n, err := job.Release(r.ctx, r.rdb, r.base(), "api", 1, true)
+	r.must("release", err)
+	harness.Equal(r.t, "released", n, 1)
+	r.close(f)
+}
+
 // askedRest: a job has its rule rest, and an operator ends that. A limit without a breaker does not rest.
 func askedRest(r *rig) {
 	r.limit("api", "5 1 breaker 0 100")

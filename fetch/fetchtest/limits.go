@@ -33,6 +33,7 @@ func Limits(t *testing.T, h Harness) {
 		"a breaker":              breaker,
 		"a breaker alone":        breakerAlone,
 		"let in before it rests": brokenBefore,
+		"ahead of a breaker":     aheadOfBreaker,
 		"a rest that is asked":   askedRest,
 		"a probe that dies":      deadProbe,
 	} {

@@ -40,7 +40,8 @@ for i, j in ipairs(jobs) do
     local plenty = not r.every and not r.busy and room(r) > #jobs -- then it does not matter
     mine[k] = not plenty and (r.slotsOf[j.jid] or has(r, j.jid))
     local free = j.ahead and r.limit > 1 and r.limit / 2 or 0
-    if not by and not j.force and not mine[k] and (r.busy or room(r) <= free or j.ahead and r.failures) then by = r end -- of one that may rest who starts asks
+    local later = j.ahead and r.failures -- it may rest by then: who starts asks, whatever it has
+    if not by and not j.force and (later or not mine[k] and (r.busy or room(r) <= free)) then by = r end
   end
   out[i] = by and (j.ahead and ' ' or by.id) or ''
   if by and not j.ahead then

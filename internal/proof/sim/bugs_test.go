@@ -125,13 +125,13 @@ func TestSeededBugsAreFound(t *testing.T) {
 			}
 			return words
 		}}, "is gone for .*, and keeps its slot"},
-		{"a limit that is asked too late", bug{plan: limited(nil), script: instead(edit{"admit", "room(r) <= free or j.ahead", "room(r) <= free - 1 or j.ahead"})}, "have a slot, which is for"},
+		{"a limit that is asked too late", bug{plan: limited(nil), script: instead(edit{"admit", "room(r) <= free)", "room(r) <= free - 1)"})}, "have a slot, which is for"},
 		{"a job that comes in beside one that runs", bug{plan: limited(oneByOne), script: instead( // without a slot: no more have one than may
-			edit{"admit", "if not by and not j.force and not mine[k] and (", `if not mine[k] and room(r) <= 0 and not j.ahead then
+			edit{"admit", "if not by and not j.force and (later or", `if not mine[k] and room(r) <= 0 and not j.ahead then
       local first = call('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
       mine[k] = first[2] and tonumber(first[2]) < now() + life and 'beside'
     end
-    if not by and not j.force and not mine[k] and (`},
+    if not by and not j.force and (later or`},
 			edit{"admit", "if not r.every then\n      r.slotsOf[j.jid]", "if not r.every and mine[k] ~= 'beside' then\n      r.slotsOf[j.jid]"},
 		)}, "2 jobs run at once, which is for 1"},
 		{"a second probe", bug{plan: broken, script: instead(edit{"admit", "if ends(r) > 0 and not j.force then rest(r, now() + r.pause, j.jid) end",
@@ -141,6 +141,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 			instead(edit{"admit", "r.n = ends(r) > now() and 0 or math.min(r.n, 1 - r.coming)", "r.n = math.min(r.n, 1 - r.coming)"}),
 		)}, "is let in as a probe by .* s before the rest ends"},
 		{"a slot that lets its job in while the limit rests", bug{plan: broken, script: instead(edit{"admit", "if ends(r) > 0 then return numeric(pcall('HGET', r.rest, '~' .. jid)) == r.ends end", ""})}, "begins in .* while a limit rests"},
+		{"a slot that lets its job in ahead of its run", bug{plan: broken, script: instead(edit{"admit", "local later = j.ahead and r.failures", "local later = false"})}, "begins in .* and has not asked its limits"},
 		{"a failure more that opens a breaker", bug{plan: broken, script: instead(edit{"settle", "'failures', '1')) >= r.failures then", "'failures', '1')) > r.failures then"})}, "behind settle its breaker is"},
 		{"a probe that is done and does not close the breaker", bug{plan: broken, script: instead(edit{"settle", "close(r)\n    return 'closed'", "return 'closed'"})}, "behind settle its breaker is"},
 		{"nobody looks when a rest has ended", bug{plan: broken, script: all(
