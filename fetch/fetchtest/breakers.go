@@ -197,6 +197,44 @@ func aheadOfBreaker(r *rig) {
 	r.close(f)
 }
 
+// olderElsewhere: a job that one rule has held does not pass the older ones of another, when both have room again at a time.
+func olderElsewhere(r *rig) {
+	r.limit("one", "1 breaker 0 100")
+	r.limit("two", "1 breaker 0 100")
+	names := r.push("a", 4)
+	f := r.fetcher(fetch.Strict{"a"})
+	u := r.take(f, 4)
+	first, _ := r.asks(f, u[:1], "two")
+	r.asks(f, u[1:3], "two")
+	for _, rule := range []string{"one", "two"} {
+		_, err := job.Rest(r.ctx, r.rdb, r.base(), rule, time.Hour)
+		r.must("rest", err)
+	}
+	r.asks(f, u[3:], "one", "two")
+	equal(r.t, "held by one", r.held("one"), names[3:])
+	r.settle(f, r.ends(first[0], ""))
+	r.restEnds("one")
+	r.restEnds("two")
+	for _, rule := range []string{"one", "two"} {
+		r.must("make it due", r.rdb.ZAdd(r.ctx, keys.HeldRules(r.base()), redis.Z{Score: 1, Member: rule}).Err())
+	}
+	n, _, err := job.LetIn(r.ctx, r.rdb, r.base(), 100)
+	r.must("let in", err)
+	harness.Equal(r.t, "let in", n, 1)
+	equal(r.t, "let in", r.queued("a"), names[1:2])
+	equal(r.t, "held by two", r.held("two"), names[2:])
+	for i := 1; i < 4; i++ {
+		rules := []string{"two"}
+		if i == 3 {
+			rules = []string{"one", "two"}
+		}
+		next, in := r.asks(f, r.take(f, 1), rules...)
+		equal(r.t, "let in behind it", in, names[i:i+1])
+		r.settle(f, r.ends(next[0], []string{job.SaidOK, job.SaidOK}[:len(rules)]...))
+	}
+	r.close(f)
+}
+
 // askedRest: a job has its rule rest, and an operator ends that. A limit without a breaker does not rest.
 func askedRest(r *rig) {
 	r.limit("api", "5 1 breaker 0 100")

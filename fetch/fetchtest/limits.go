@@ -34,6 +34,7 @@ func Limits(t *testing.T, h Harness) {
 		"a breaker alone":        breakerAlone,
 		"let in before it rests": brokenBefore,
 		"ahead of a breaker":     aheadOfBreaker,
+		"older ones elsewhere":   olderElsewhere,
 		"a rest that is asked":   askedRest,
 		"a probe that dies":      deadProbe,
 	} {

@@ -155,8 +155,17 @@ local function give(r, slots)
 end
 
 local function hold(r, age, member)
-  r.holds = true
+  r.holds, r.oldest = true, nil
   return text(pcall('ZADD', r.held, age, member))
+end
+
+-- older tells whether a rule holds a job that is older than age.
+local function older(r, age)
+  if r.oldest == nil then
+    local first = pcall('ZRANGE', r.held, '0', '0', 'WITHSCORES')
+    r.oldest = not text(first) and tonumber(first[2] or nil) or false
+  end
+  return r.oldest and r.oldest < tonumber(age)
 end
 
 -- due has the leader look at a rule that holds jobs when room can come by itself, and tells it of a new one. Returns what Redis refuses.
@@ -181,10 +190,11 @@ local function back(r, member, what, bytes)
   if err then return err end
   if what[2] ~= '' then pcall('SADD', 'queues', what[2]) end
   pcall('ZREM', r.held, member)
+  r.oldest = nil
 end
 
 -- letIn lets up to most jobs in that a rule holds, the oldest first, each with slots of all its rules for a minute. One that
--- another rule refuses is held by that one; what its queue refuses goes behind the others. With force there is room for all.
+-- another rule refuses, or holds an older one for, is held by that one; what its queue refuses goes behind the others. With force there is room for all.
 local function letIn(r, most, force)
   local count = 0
   r.holds = r.holds or pcall('EXISTS', r.held) == 1
@@ -203,7 +213,7 @@ local function letIn(r, most, force)
       for k = 4, ok and type(what) == 'table' and #what or 0 do
         local o = rule(r.base, what[k])
         all[#all + 1] = o
-        if o ~= r and not force and room(o) <= 0 and not has(o, what[3]) then full = full or o end
+        if o ~= r and not force and (room(o) <= 0 or older(o, some[i + 1])) and not has(o, what[3]) then full = full or o end
       end
       if #all == 0 then
         pcall('ZADD', r.held, stamp(now()), some[i])
