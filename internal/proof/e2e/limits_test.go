@@ -61,7 +61,7 @@ func limitedRuns(t *testing.T, file string) (runs []*limitedRun) {
 func TestLimitsOfAKilledDaemon(t *testing.T) {
 	t.Parallel()
 	const jobs, accounts, atOnce, rate, burst = 60, 3, 2, 20, 5
-	const slotLife = 45 * time.Second // three heartbeats, which are longer than the lease, and 15 s
+	const slotLife = 46 * time.Second // three heartbeats, which are longer than the lease, and 15 s; it ends with a whole second
 	dir := t.TempDir()
 	file := filepath.Join(dir, "runs")
 	rdb, url := redistest.New(t)
