@@ -92,6 +92,9 @@ func (p *place) calls(add func(string, func())) {
 		break
 	}
 	for _, u := range p.units {
+		if wt := p.waiterOf(u.list); wt != nil && wt.compare && (wt.open == nil || wt.open.wait == nil) {
+			continue // the resync compares a list that no move is open for before anything else
+		}
 		if o.w.faults.limits && u.outcome == open && !u.running && !u.busy && !u.admitted && o.mayStart(p) {
 			add("ask", func() { p.ask(u, false) })
 			break

@@ -260,15 +260,16 @@ func (p *place) forgotten() *unit {
 // handler is one that goes on though its job is not its own any more.
 type handler struct {
 	o     *owner
+	place string
 	job   string
 	slots string
 	until int
 }
 
 // beside notes that a handler goes on when its job has been requeued or given up.
-func (w *World) beside(u *unit, o *owner, job string, life int) {
+func (w *World) beside(u *unit, p *place, job string, life int) {
 	if l := w.limit(u.queue); l != nil {
-		w.handlers = append(w.handlers, &handler{o, job, l.Slots, min(w.now+life, u.sign+slotLife)})
+		w.handlers = append(w.handlers, &handler{p.o, p.at.Place, job, l.Slots, min(w.now+life, u.sign+slotLife)})
 	}
 }
 
@@ -292,7 +293,10 @@ func (w *World) aboveLimit(u *unit) {
 			}
 		}
 	}
-	w.handlers = slices.DeleteFunc(w.handlers, func(h *handler) bool { return !h.o.alive || h.until <= w.now || h.job == u.job })
+	w.handlers = slices.DeleteFunc(w.handlers, func(h *handler) bool {
+		_, gone := w.acc.fencedAt[h.place]
+		return gone || !h.o.alive || h.until <= w.now || h.job == u.job
+	})
 	for _, h := range w.handlers {
 		if h.slots == l.Slots && w.acc.copies[u.job] == 0 {
 			running[h.job] = true

@@ -294,10 +294,10 @@ func (o *owner) endJob(p *place, u *unit) {
 	if o.w.faults.limits {
 		switch {
 		case u.outcome == requeued && o.leaving:
-			o.w.beside(u, o, u.job, goesOn)
+			o.w.beside(u, p, u.job, goesOn)
 		case u.outcome == retried && o.w.pick(2) == 1:
 			u.givenUp = true
-			o.w.beside(u, o, u.job+"~"+o.id(), givenUpFor)
+			o.w.beside(u, p, u.job+"~"+o.id(), givenUpFor)
 		}
 	}
 	if u.outcome == rerouted && (len(o.w.queues) == 1 || o.w.cluster && o.w.works[u.job].lock != "") { // it would leave its lock behind

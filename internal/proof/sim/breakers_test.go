@@ -128,7 +128,7 @@ func (b *book) lookAtBreaker(r *rule, o *owner, words []string, before map[strin
 	k.before = k.admits()
 	now, ok := b.readBreaker(r)
 	last := later(k.touched, time.UnixMicro(int64(k.ends*1e6)))
-	if !ok || time.Now().Before(b.w.full) || time.Since(last) > time.Hour { // Redis may have forgotten it, or not written it
+	if !ok || !b.isDefined(r) || time.Now().Before(b.w.full) || time.Since(last) > time.Hour { // Redis may have forgotten it, or not written it
 		k.failures, k.ends, k.probes = now.failures, now.ends, now.probes
 		return
 	}

@@ -404,7 +404,7 @@ func (b *book) lookAtHeld(r *rule, words []string) {
 	if r.every > 0 {
 		room = room && float64(r.limit)*r.every-(max(r.back, seconds(time.Now()))-seconds(time.Now())) > r.every*float64(1+len(r.slots))
 	}
-	if b.w.redis.Type(keys.Limits(r.base)) != "hash" || b.w.redis.HGet(keys.Limits(r.base), strings.Split(r.id, ":")[0]) == "" {
+	if !b.isDefined(r) {
 		room = false
 	}
 	switch {
@@ -415,6 +415,11 @@ func (b *book) lookAtHeld(r *rule, words []string) {
 	case time.Since(r.free) > untold || time.Since(r.free) > heldFor && b.untroubled():
 		b.fails(r, "%d jobs are held for %s beside a free slot, %v", len(r.held), time.Since(r.free), sortedKeys(r.slots))
 	}
+}
+
+// isDefined reports whether Redis knows what the limit of a rule allows: it may have forgotten that until the next beat.
+func (b *book) isDefined(r *rule) bool {
+	return b.w.redis.Type(keys.Limits(r.base)) == "hash" && b.w.redis.HGet(keys.Limits(r.base), strings.Split(r.id, ":")[0]) != ""
 }
 
 // limitsFellBack notes what Redis knows of limits now.
