@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -22,64 +23,89 @@ func (i *Inspector) Missing(ctx context.Context, jids ...string) ([]string, erro
 	for _, jid := range jids {
 		left[jid] = true
 	}
-	// in the order in which jobs move, and once more where they come back to
-	for _, look := range []func(context.Context, map[string]bool) error{i.foundInSets, i.foundInHeld, i.foundInQueues, i.foundInProgress, i.foundInHeld, i.foundInSets} {
-		if len(left) == 0 {
-			break
-		}
-		if err := look(ctx, left); err != nil {
-			return nil, fmt.Errorf("look for jobs: %w", err)
-		}
+	if len(left) == 0 {
+		return nil, nil
 	}
-	missing := slices.DeleteFunc(slices.Clone(jids), func(jid string) bool { return !left[jid] })
-	return missing, nil
+	err := i.eachJob(ctx, func(place, jid string, _ *JobRecord, _ *SortedEntry) bool {
+		if place == keys.Dead {
+			return false
+		}
+		delete(left, jid)
+		return len(left) > 0
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for jobs: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(jids), func(jid string) bool { return !left[jid] }), nil
 }
 
-// strike takes the jids of these jobs out of left, until that is empty.
-func strike[J any](left map[string]bool, jobs iter.Seq2[J, error], jid func(J) string) error {
+// visit is called with a job: its place (scheduled, retry, held, queue:NAME, in progress or dead), its jid, and its entry if it is in a
+// set. It returns whether it wants more.
+type visit func(place, jid string, r *JobRecord, e *SortedEntry) (more bool)
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough")
+
+// eachJob walks through all jobs in the order in which they move, and once more through where they come back to, so that one may come more
+// than once; the dead ones are the last.
+func (i *Inspector) eachJob(ctx context.Context, v visit) error {
+	for _, look := range []func(context.Context, visit) error{i.inSets, i.inHeld, i.inQueues, i.inProgress, i.inHeld, i.inSets, i.inDead} {
+		if err := look(ctx, v); errors.Is(err, errEnough) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls see with jobs until it returns false, which is errEnough.
+func each[J any](jobs iter.Seq2[J, error], see func(J) bool) error {
 	for j, err := range jobs {
 		if err != nil {
 			return err
 		}
-		if delete(left, jid(j)); len(left) == 0 {
-			break
+		if !see(j) {
+			return errEnough
 		}
 	}
 	return nil
 }
 
-func (i *Inspector) foundInSets(ctx context.Context, left map[string]bool) error {
-	sets := []string{keys.Schedule, keys.Retry}
+func (i *Inspector) inSet(ctx context.Context, key, place string, v visit) error {
+	return each((&JobSet{Name: key, i: i}).Each(ctx), func(e *SortedEntry) bool { return v(place, e.JID, &e.JobRecord, e) })
+}
+
+func (i *Inspector) inSets(ctx context.Context, v visit) error {
+	sets := [][2]string{{keys.Schedule, "scheduled"}, {keys.Retry, keys.Retry}}
 	if redisconn.OnCluster(i.db()) { // where the poller keeps what it is moving
-		sets = append(sets, keys.Moving(keys.Schedule), keys.Moving(keys.Retry))
+		sets = append(sets, [2]string{keys.Moving(keys.Schedule), "scheduled"}, [2]string{keys.Moving(keys.Retry), keys.Retry})
 	}
-	for _, name := range sets {
-		set := &JobSet{Name: name, i: i}
-		if err := strike(left, set.Each(ctx), func(e *SortedEntry) string { return e.JID }); err != nil {
+	for _, set := range sets {
+		if err := i.inSet(ctx, set[0], set[1], v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (i *Inspector) foundInHeld(ctx context.Context, left map[string]bool) error {
-	return strike(left, i.HeldJobs(ctx), func(e *SortedEntry) string { return e.Held.JID })
+func (i *Inspector) inDead(ctx context.Context, v visit) error { return i.inSet(ctx, keys.Dead, keys.Dead, v) }
+
+func (i *Inspector) inHeld(ctx context.Context, v visit) error {
+	return each(i.HeldJobs(ctx), func(e *SortedEntry) bool { return v("held", e.Held.JID, &e.JobRecord, e) })
 }
 
-func (i *Inspector) foundInQueues(ctx context.Context, left map[string]bool) error {
+func (i *Inspector) inQueues(ctx context.Context, v visit) error {
 	queues, err := i.Queues(ctx)
-	if err != nil {
-		return err
-	}
 	for _, q := range queues {
-		if err := strike(left, q.Each(ctx), func(j *QueuedJob) string { return j.JID }); err != nil {
-			return err
+		if err == nil {
+			err = each(q.Each(ctx), func(j *QueuedJob) bool { return v(keys.Queue(q.Name), j.JID, &j.JobRecord, nil) })
 		}
 	}
-	return nil
+	return err
 }
 
-func (i *Inspector) foundInProgress(ctx context.Context, left map[string]bool) error {
+func (i *Inspector) inProgress(ctx context.Context, v visit) error {
 	fetchers, err := i.Fetchers(ctx)
 	if err != nil {
 		return err
@@ -89,17 +115,20 @@ func (i *Inspector) foundInProgress(ctx context.Context, left map[string]bool) e
 			return fmt.Errorf("fetcher %s has a layout that this version does not know: %s", f.ID, f.Unknown)
 		}
 	}
+	see := func(r *JobRecord) bool { return v("in progress", r.JID, r, nil) }
 	for c, err := range i.Claims(ctx) {
-		if err != nil {
-			return err
+		if err == nil {
+			err = each(c.Each(ctx), see)
 		}
-		if err := strike(left, c.Each(ctx), func(r *JobRecord) string { return r.JID }); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	works, err := i.Works(ctx)
 	for _, w := range works {
-		delete(left, w.Job.JID)
+		if !see(&w.Job) {
+			return errEnough
+		}
 	}
 	return err
 }

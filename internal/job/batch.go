@@ -62,6 +62,11 @@ func (in InBatch) String() string { return in.ID + ":" + strconv.FormatUint(uint
 // BatchOf is the place of a job in its batch; false if it belongs to none.
 func BatchOf(p *troupe.Payload) (in InBatch, ok bool) {
 	text, _ := p.String(batchField)
+	return ParseInBatch(text)
+}
+
+// ParseInBatch reads ID:INDEX.
+func ParseInBatch(text string) (in InBatch, ok bool) {
 	id, index, ok := splitLast(text)
 	n, err := strconv.ParseUint(index, 10, 32)
 	if !ok || id == "" || err != nil {
