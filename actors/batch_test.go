@@ -318,3 +318,58 @@ func TestACancelledBatch(t *testing.T) {
 		}
 	})
 }
+
+// The batches within a batch that is cancelled are cancelled, too, and one that a running job of it adds by Within.
+func TestACancelGoesDownwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		var c heard
+		own, ctx, goOn := client.New(m.Client), t.Context(), make(chan struct{})
+		var late string
+		r := batchRegistry(&c, func(ctx context.Context, what string, _ int) (err error) {
+			if what == "runs" {
+				<-goOn
+				late, err = client.Within(ctx).Batch(ctx, callbacks("late"), func(b *client.Batch) error {
+					_, err := b.PushClass(ctx, "Work", []any{"too late"}, client.In(2*time.Second)) // what the process knows is a second old at most
+					return err
+				})
+			}
+			return err
+		})
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r, Concurrency: 1})
+		ids := map[string]string{}
+		var nest func(b *client.Client, names ...string) error
+		nest = func(b *client.Client, names ...string) (err error) {
+			ids[names[0]], err = b.Batch(ctx, callbacks(names[0]), func(b *client.Batch) error {
+				if len(names) > 1 {
+					return nest(b.Client, names[1:]...)
+				}
+				return pushWork(ctx, b.Client, "a", "b")
+			})
+			return err
+		}
+		noError(t, pushWork(ctx, own, "other"))
+		top, err := own.Batch(ctx, callbacks("top"), func(b *client.Batch) error {
+			if err := pushWork(ctx, b.Client, "runs"); err != nil {
+				return err
+			}
+			return nest(b.Client, "middle", "leaf")
+		})
+		noError(t, err)
+		k.Await("a job of it runs", func() bool { return c.count("runs") == 1 })
+		noError(t, own.CancelBatch(ctx, top))
+		time.Sleep(2 * time.Second) // virtual: what the process knows is a second old at most
+		close(goOn)
+		k.Await("all is done", func() bool { return m.Client.LLen(ctx, "queue:default").Val() == 0 && k.Settled() })
+		time.Sleep(time.Hour) // virtual
+		harness.Equal(t, "has run", fmt.Sprint(c.all), "[other runs]")
+		ids["top"], ids["late"] = top, late
+		for name, id := range ids {
+			f := batchFields(t, m.Client, id)
+			if f["cancelled"] == "" || f["pending"] != "0" {
+				t.Errorf("%s: %v", name, f)
+			}
+		}
+		harness.Equal(t, "cancelled ones that are still told", m.Client.ZCard(ctx, "troupe:batches:cancelled").Val(), 0)
+	})
+}

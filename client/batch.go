@@ -109,8 +109,8 @@ func (c *Client) CloseBatch(ctx context.Context, id string) error {
 }
 
 // CancelBatch has the jobs of a batch that wait be dropped when their turn comes, and its callbacks not be pushed. Jobs that run go on. For its
-// parent it is done. The batches below it stay as they are. It is a *FieldError if the batch is not there, or has
-// succeeded.
+// parent it is done. The batches within it are cancelled behind it, one by one; after an error call it again. It is a *FieldError if the batch is
+// not there, or has succeeded.
 func (c *Client) CancelBatch(ctx context.Context, id string) error {
 	return c.changeBatch("cancel", id, func() (bool, error) { return job.CancelBatch(ctx, c.rdb, id) })
 }

@@ -182,9 +182,24 @@ func CloseBatch(ctx context.Context, rdb redis.UniversalClient, id string) (bool
 	return changeBatch(ctx, rdb, id, "close")
 }
 
-// CancelBatch is described with CloseBatch.
+// CancelBatch is described with CloseBatch. The batches within it follow, each in a step of its own.
 func CancelBatch(ctx context.Context, rdb redis.UniversalClient, id string) (bool, error) {
-	return changeBatch(ctx, rdb, id, "cancel")
+	done, err := changeBatch(ctx, rdb, id, "cancel")
+	for cursor := uint64(0); done && err == nil; {
+		var below []string
+		if below, cursor, err = rdb.SScan(ctx, keys.BatchChildren(id), cursor, "", 100).Result(); err != nil {
+			return true, fmt.Errorf("cancel the batches within batch %s: %w", id, err)
+		}
+		for _, child := range below {
+			if _, err = CancelBatch(ctx, rdb, child); err != nil {
+				return true, err
+			}
+		}
+		if cursor == 0 {
+			break
+		}
+	}
+	return done, err
 }
 
 func changeBatch(ctx context.Context, rdb redis.UniversalClient, id, how string) (bool, error) {

@@ -87,7 +87,10 @@ local function count(id, indexes, ran, done, died, due)
   pcall('HSET', key, 'pending', whole(pending), 'unrun', whole(unrun), 'due', exact(due), 'last', exact(seconds()))
   outlive(id, due)
   if f[7] then
-    if pending <= 0 then expireAt(id, seconds(batchDay)) end
+    if pending <= 0 then
+      expireAt(id, seconds(batchDay))
+      pcall('ZREM', 'troupe:batches:cancelled', id)
+    end
     return
   end
   local death, complete, success, placed = false, false, false, false
@@ -162,12 +165,23 @@ local function join(at, last, open)
   return nil, back
 end
 
--- shut makes a batch a job of its parent, unless that is '' or finished, and with close lets it end.
+-- cancel has a batch push no callbacks any more, and its waiting jobs not be run. For its parent it is done.
+local function cancel(id)
+  pcall('HSET', batchKey(id), 'cancelled', exact(seconds()), 'closed', '1')
+  pcall('ZREMRANGEBYSCORE', 'troupe:batches:cancelled', '-inf', whole(seconds()))
+  pcall('ZADD', 'troupe:batches:cancelled', whole(seconds(30 * batchDay)), id)
+  count(id, {}, false, false, false, 0)
+  local f = fields(batchKey(id), 'parent')
+  local up, index = string.match(f and f[2] or '', '^(.*):(%d+)$')
+  if up then count(up, {index}, true, true, false, 0) end
+end
+
+-- shut makes a batch a job of its parent, unless that is '' or finished, and with close lets it end. In a parent that was cancelled it is, too.
 local function shut(id, parent, close)
   local key = batchKey(id)
   local f = fields(key, 'parent', 'death')
   if not f then return end
-  local above = parent ~= '' and not f[2] and fields(batchKey(parent), 'unrun', 'total', 'success')
+  local above = parent ~= '' and not f[2] and fields(batchKey(parent), 'unrun', 'total', 'success', 'cancelled')
   if above and not above[4] then
     local up = batchKey(parent)
     pcall('HSET', key, 'parent', parent .. ':' .. above[3])
@@ -175,6 +189,7 @@ local function shut(id, parent, close)
     pcall('SADD', up .. ':children', id)
     pcall('PEXPIRE', up .. ':children', whole(math.max(1, pcall('PTTL', up))))
     if f[3] then count(parent, {}, false, false, true, 0) end
+    if above[5] then cancel(id) end
   end
   if close then pcall('HSET', key, 'closed', '1') end
   count(id, {}, false, false, false, 0)
