@@ -22,7 +22,7 @@ import (
 // Commands are all of them.
 func Commands(files cli.Files) []*cobra.Command {
 	return []*cobra.Command{
-		statsCommand(files), psCommand(files), treeCommand(files), queuesCommand(files), jobsCommand(files), periodicCommand(files), locksCommand(files), limitsCommand(files), eventsCommand(files), auditCommand(files),
+		statsCommand(files), psCommand(files), treeCommand(files), queuesCommand(files), jobsCommand(files), periodicCommand(files), locksCommand(files), limitsCommand(files), batchesCommand(files), eventsCommand(files), auditCommand(files),
 		quietCommand(files), stopCommand(files), dumpCommand(files), configureCommand(files), doctorCommand(files), explainCommand(files), topCommand(files), webCommand(files),
 	}
 }
