@@ -89,7 +89,9 @@ func (i *Inspector) inSets(ctx context.Context, v visit) error {
 	return nil
 }
 
-func (i *Inspector) inDead(ctx context.Context, v visit) error { return i.inSet(ctx, keys.Dead, keys.Dead, v) }
+func (i *Inspector) inDead(ctx context.Context, v visit) error {
+	return i.inSet(ctx, keys.Dead, keys.Dead, v)
+}
 
 func (i *Inspector) inHeld(ctx context.Context, v visit) error {
 	return each(i.HeldJobs(ctx), func(e *SortedEntry) bool { return v("held", e.Held.JID, &e.JobRecord, e) })

@@ -27,11 +27,14 @@ var (
 	limitSlots  = gauge("limit_slots", "Slots of the limit that are taken, of all its keys.", "limit")
 	limitOldest = gauge("limit_oldest_held_seconds", "Time since the push of the oldest job that the limit holds; 0 if it holds none.", "limit")
 	limitOpen   = gauge("limit_open", "Whether the limit lets jobs in: 0 if it allows 0, or is not defined.", "limit")
+
+	batches      = gauge("batches", "Batches that have not ended, by state.", "state")
+	batchPending = gauge("batch_pending_jobs", "Jobs of those batches that are not done.")
 )
 
 var fleetMetrics = []*metric{
 	queueJobs, queueLatency, queuePaused, queueListeners, setJobs, setOverdue, fleetProcesses, orphanedJobs,
-	limitHeld, limitSlots, limitOldest, limitOpen,
+	limitHeld, limitSlots, limitOldest, limitOpen, batches, batchPending,
 }
 
 const (
@@ -40,7 +43,7 @@ const (
 )
 
 // Fleet returns the metrics of a fleet, Ruby's processes among it, as Redis shows them: queues,
-// sets, processes and limits. It asks Redis at each Collect, for 10 s at most, keeps nothing and writes nothing. Of
+// sets, processes, limits and batches. It asks Redis at each Collect, for 10 s at most, keeps nothing and writes nothing. Of
 // queues and limits it names 99 each, the fullest, and adds the others up as _other. One process of a fleet is
 // to expose them, or sums over the fleet are too large.
 func Fleet(rdb redis.UniversalClient) prometheus.Collector {
@@ -59,7 +62,7 @@ func (f fleetCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.within)
 	defer cancel()
 	p := points{}
-	for _, read := range []func(context.Context, *points) error{f.processes, f.sets, f.orphans, f.limits} {
+	for _, read := range []func(context.Context, *points) error{f.processes, f.sets, f.orphans, f.limits, f.batches} {
 		if err := read(ctx, &p); err != nil {
 			ch <- prometheus.NewInvalidMetric(orphanedJobs.desc, err)
 			return
@@ -156,5 +159,25 @@ func (f fleetCollector) orphans(ctx context.Context, p *points) error {
 		}
 	}
 	p.add(orphanedJobs, float64(jobs))
+	return nil
+}
+
+// batches reads up to 10,000 of them.
+func (f fleetCollector) batches(ctx context.Context, p *points) error {
+	all, _, err := f.Inspector.Batches(ctx)
+	if err != nil {
+		return err
+	}
+	states, pending := map[string]int{}, int64(0)
+	for _, b := range all {
+		if !b.Ended() {
+			states[b.State()]++
+			pending += b.Pending
+		}
+	}
+	for _, state := range []string{inspect.BatchOpen, inspect.BatchRunning, inspect.BatchComplete} {
+		p.add(batches, float64(states[state]), state)
+	}
+	p.add(batchPending, float64(pending))
 	return nil
 }

@@ -45,6 +45,26 @@ func TestLimitsOfAFleet(t *testing.T) {
 	promtool(t, "", text, "check", "metrics")
 }
 
+// Batches that have not ended are counted by state, and no ID is told.
+func TestBatchesOfAFleet(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	now := time.Now().Unix()
+	for id, fields := range map[string][]any{
+		"b1": {"pending", 3, "unrun", 2, "closed", 1}, "b2": {"pending", 4, "unrun", 0, "closed", 1}, "b3": {"pending", 5, "unrun", 5},
+		"ended": {"pending", 0, "unrun", 0, "closed", 1, "success", now}, "cancelled": {"pending", 7, "unrun", 7, "closed", 1, "cancelled", now},
+	} {
+		do(t, rdb, append([]any{"hset", "troupe:batch:" + id, "total", 9}, fields...), []any{"zadd", "troupe:batches", now + 60, id})
+	}
+	text := harness.Must(fleetOf(t, rdb))(t)
+	got := series(text)
+	for name, want := range map[string]string{`batches{state="open"}`: "1", `batches{state="running"}`: "1", `batches{state="complete"}`: "1", "batch_pending_jobs": "12"} {
+		harness.Equal(t, name, got[prefix+name], want)
+	}
+	if strings.Contains(text, "b1") || strings.Contains(text, "cancelled") {
+		t.Errorf("a batch is told: %s", text)
+	}
+}
+
 // Names of limits are bounded, and what many keys hold is counted whole.
 func TestLimitsOfAFleetAreBounded(t *testing.T) {
 	rdb, _ := redistest.New(t)

@@ -51,7 +51,7 @@ func TestCompletions(t *testing.T) {
 		"quiet vm:9:0123456789ab": {"odd:1:info", "vm:481:f3e0624fd5ca"}, "tree vm:9:0123456789ab": nil,
 		"queues show": queues, "queues pause": queues, "queues unpause": queues, "queues clear": queues, "queues pause low": nil,
 		"periodic show": {"nightly", "weekly"}, "periodic delete": {"nightly", "weekly"}, "periodic enable nightly": {"weekly"}, "periodic push nightly": nil,
-		"locks free":  {"--reason\twhy, for the audit", "troupe:lock:00112233445566778899aabbccddeeff", "troupe:lock:0f1e2d3c4b5a69788796a5b4c3d2e1f0"},
+		"locks free":   {"--reason\twhy, for the audit", "troupe:lock:00112233445566778899aabbccddeeff", "troupe:lock:0f1e2d3c4b5a69788796a5b4c3d2e1f0"},
 		"batches show": {"b1", "b2"}, "batches cancel": {"--reason\twhy, for the audit", "b1", "b2"},
 		"limits show": {"mail"}, "limits set": {"--reason\twhy, for the audit", "mail"},
 		"jobs list": of("retry", "scheduled", "dead", "held", "running"), "jobs export": of("retry", "scheduled", "dead"),

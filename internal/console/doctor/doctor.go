@@ -92,6 +92,7 @@ var checks = []struct {
 	{"periodic", (*exam).periodic},
 	{"locks", (*exam).locks},
 	{"limits", (*exam).limits},
+	{"batches", (*exam).batches},
 }
 
 // Examine makes an audit. Each check is for itself: what cannot be looked at, for want of a right

@@ -94,6 +94,11 @@ func TestExamine(t *testing.T) {
 		{"a slot of a job that is nowhere", append(heldBy("one", "1", now), []any{"ZADD", "troupe:slots:one", now.Unix() + 500, "nobody"}), "warning limits"},
 		{"a long slot of a job that is to be retried", append(heldBy("one", "1", now), []any{"ZADD", "troupe:slots:one", now.Unix() + 500, "j1"}, []any{"ZADD", "retry", now.Unix() + 100, `{"class":"A","args":[],"jid":"j1"}`}), ""},
 		{"a run that was given up", append(heldBy("one", "1", now), []any{"ZADD", "troupe:slots:one", now.Unix() + 40, "j1~1.1"}), "warning limits"},
+		{"a batch whose jobs wait", append(batchOf(now.Add(-time.Hour), 1, 1), []any{"ZADD", "schedule", now.Unix() + 100, `{"class":"A","args":[],"jid":"j1","t_batch":"b1:0"}`}), ""},
+		{"a batch whose job is nowhere", batchOf(now.Add(-time.Hour), 1, 1), "warning batches"},
+		{"that has counted just now", batchOf(now, 1, 1), ""},
+		{"an open one", append(batchOf(now.Add(-48*time.Hour), 0, 0), []any{"HDEL", "troupe:batch:b1", "closed"}), "note batches"},
+		{"one whose callback is refused", append(batchOf(now, 0, 0), []any{"HSET", "troupe:batch:b1", "to:complete", "a", "on:complete", "{"}), "danger batches"},
 		{"another layout", [][]any{{"HSET", "troupe:places", "h:1:aa#default.1", `{"v":9}`}, {"HSET", "troupe:procs", "x", "y"}}, "warning layouts, warning layouts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,6 +127,11 @@ func TestExamine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// batchOf is a batch in which something was counted last at a time.
+func batchOf(last time.Time, pending, unrun int) [][]any {
+	return [][]any{{"HSET", "troupe:batch:b1", "total", 1, "pending", pending, "unrun", unrun, "closed", 1, "made", last.Unix(), "last", last.Unix()}, {"ZADD", "troupe:batches", time.Now().Unix() + 3600, "b1"}}
 }
 
 // heldBy are a rule that allows something, "" for one that is not defined, and a job that it holds since a time.

@@ -21,7 +21,7 @@ import (
 // Explanation is what is known of a job.
 type Explanation struct {
 	JID      string   `json:"jid"`
-	Place    string   `json:"place"` // running, in progress, queue:NAME, held, retry, scheduled, dead, or "" for none
+	Place    string   `json:"place"` // running, in progress, queue:NAME, held, retry, scheduled, dead, batch for a callback that was not pushed yet, or "" for none
 	Why      []Reason `json:"why"`
 	Next     string   `json:"next"`
 	Timeline []Step   `json:"timeline"`
@@ -32,6 +32,9 @@ type Explanation struct {
 	Parent   string    `json:"parent,omitempty"`   // jid of the job with whose ack it was pushed
 	Chain    *Chain    `json:"chain,omitempty"`    // of a job that has others behind it
 	Lock     *Lock     `json:"lock,omitempty"`     // of a unique job
+
+	Batch      *Batch `json:"batch,omitempty"`       // of a job of a batch
+	CallbackOf *Batch `json:"callback_of,omitempty"` // of a callback
 
 	Record   *inspect.JobRecord   `json:"-"` // the job as it was found; nil if it was not
 	Entry    *inspect.SortedEntry `json:"-"` // the same in a set; nil elsewhere
@@ -108,6 +111,9 @@ func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Mas
 	}
 	s.clocked()
 	s.linked()
+	if err := s.batched(); err != nil {
+		return nil, err
+	}
 	if err := s.unique(); err != nil {
 		return nil, err
 	}

@@ -69,30 +69,32 @@ func batchShowCommand(files cli.Files) *cobra.Command {
 		long: `Show shows one batch: its callbacks, and when they were pushed, the batches within it, and where those of its jobs are that are not
 done. It looks for these among all jobs, up to 2,000,000, which takes seconds. Jobs that are in no queue and no set, and that nobody runs, are
 missing: Ruby has run or deleted them, or they have fallen out of the dead set. batches count-out has the batch not wait for them.`,
-		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			b, more, why, err := s.OneBatch(ctx, args[0], fleet.MostInBatches)
-			if err != nil {
-				return noBatch(err, args[0])
-			}
-			if why != nil && !errors.Is(why, inspect.ErrTooManyJobs) {
-				return why
-			}
-			if why != nil {
-				defer s.Note("its jobs were not looked for: %v", why)
-			}
-			if more {
-				defer s.Note("it has more than 1,000 batches within it")
-			}
-			if s.JSON {
-				return s.PrintJSON(b)
-			}
-			return showBatch(s, &b)
-		},
+		run: func(ctx context.Context, s *cli.Session, args []string) error { return showBatch(ctx, s, args[0]) },
 	}.command(files)
 }
 
-// showBatch prints a batch for people.
-func showBatch(s *cli.Session, b *fleet.Batch) error {
+func showBatch(ctx context.Context, s *cli.Session, id string) error {
+	b, more, why, err := s.OneBatch(ctx, id, fleet.MostInBatches)
+	if err != nil {
+		return noBatch(err, id)
+	}
+	if why != nil && !errors.Is(why, inspect.ErrTooManyJobs) {
+		return why
+	}
+	if why != nil {
+		defer s.Note("its jobs were not looked for: %v", why)
+	}
+	if more {
+		defer s.Note("it has more than 1,000 batches within it")
+	}
+	if s.JSON {
+		return s.PrintJSON(b)
+	}
+	return printBatch(s, &b)
+}
+
+// printBatch prints a batch for people.
+func printBatch(s *cli.Session, b *fleet.Batch) error {
 	name := b.ID
 	if b.Name != "" {
 		name += " (" + words.Head(b.Name) + ")"

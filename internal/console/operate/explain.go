@@ -16,17 +16,20 @@ import (
 func explainCommand(files cli.Files) *cobra.Command {
 	var every time.Duration
 	return spec{
-		use: "explain JID|NAME", short: "Tell where a job is, why, and what happens next", args: cli.Args(1, 1), names: periodicNames,
+		use: "explain JID|NAME|BATCH", short: "Tell where a job is, why, and what happens next", args: cli.Args(1, 1), names: periodicNames,
 		long: `Explain looks for a job among those that run and those in progress, in the sets and in the queues, and
 tells why it is there: its queue is paused, nobody listens, its process has died, it has failed and
 how. What the flight recorders of the processes know of it is its timeline. Whole sets and queues are
 searched, which takes seconds for a million jobs; the last line says which. Of the name of a periodic
-job it shows what periodic show does.`,
+job it shows what periodic show does, and of the ID of a batch what batches show does.`,
 		flags: func(f *pflag.FlagSet) { again(f, &every) },
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			return watch(ctx, s, every, func() error {
 				if p, err := s.PeriodicJob(ctx, args[0], ""); err == nil { // else it is a job's; what is wrong with Redis is told there
 					return showPeriodic(ctx, s, p)
+				}
+				if _, err := s.Inspector.Batch(ctx, args[0]); err == nil {
+					return showBatch(ctx, s, args[0])
 				}
 				return explainJob(ctx, s, args[0])
 			})
