@@ -352,8 +352,8 @@ func (b *book) overtakes(r *rule, o *owner) {
 		return
 	}
 	for _, jid := range sortedKeys(r.slots) {
-		if _, had := r.before[jid]; had || strings.Contains(jid, "~") {
-			continue
+		if _, had := r.before[jid]; had || strings.Contains(jid, "~") || r.breaker != nil && r.breaker.ends > 0 && r.breaker.admits()[jid] {
+			continue // the probe comes in before the others
 		}
 		if s := b.holderOf(jid); b.claims(o, b.where[s.name]) > 0 && b.w.fell.IsZero() {
 			b.fails(r, "%s comes in, and others are held: %v", s.name, len(r.held))
