@@ -77,7 +77,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	// A process that was paused longer than its lease may have lost its jobs to a rescuer.
 	// The lease is renewed every third of it: it covers what was fetched half a lease ago.
 	c.maxAge = d.cfg.Lease / 2
-	c.intake = intake{c: c, ahead: work.NewLookAhead(cfg.FetchBytes, s.wire.Fetch == nil)}
+	c.intake = intake{c: c, ahead: work.NewLookAhead(cfg.FetchBytes, s.wire.Fetch == nil, len(d.limits) > 0)}
 	c.pool = pool{c: c, rested: make(chan struct{})}
 	c.settler = work.NewSettler(c.env, c)
 	crypt, err := job.NewCrypt(d.cfg.Encryption)

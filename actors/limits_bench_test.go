@@ -1,3 +1,5 @@
+//go:build unix
+
 package actors_test
 
 import (
@@ -39,6 +41,7 @@ func BenchmarkLimits(b *testing.B) {
 				rdb := testkit.Redis(b)
 				n := preload(b, rdb, max(b.N, 100))
 				calls0, cpu0 := usage(b, rdb)
+				own0 := processorTime(b)
 				var r troupe.Registry
 				troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error {
 					work.do()
@@ -52,6 +55,7 @@ func BenchmarkLimits(b *testing.B) {
 				for k.Stats().Processed < uint64(n) {
 					time.Sleep(time.Millisecond) // between two looks, which cost the cores that are measured
 				}
+				b.ReportMetric(float64((processorTime(b)-own0).Microseconds())/float64(n), "own-µs/job")
 				report(b, rdb, n, calls0, cpu0)
 			})
 		}

@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/troupehq/troupe/internal/keys"
@@ -16,15 +17,24 @@ const askAgain = " "
 
 // askingFirst separates the moves that ask from the others.
 func askingFirst(moves []Move) (asking, others []Move) {
+	n := 0
+	for i := range moves {
+		if moves[i].asks() {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return nil, moves
+	case len(moves):
+		return moves, nil
+	}
 	for i := range moves {
 		if moves[i].asks() {
 			asking = append(asking, moves[i])
 		} else {
 			others = append(others, moves[i])
 		}
-	}
-	if asking == nil {
-		return nil, moves
 	}
 	return asking, others
 }
@@ -89,6 +99,7 @@ func (p *index) asking(moves []Move) (todo []moving) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := make(map[string]bool, len(moves))
+	todo = make([]moving, 0, len(moves))
 	for _, m := range moves {
 		l, n, ok := p.lookupLocked(&m.Unit)
 		switch {
@@ -105,33 +116,45 @@ func (p *index) asking(moves []Move) (todo []moving) {
 // askArgs are the keys and arguments of admit.
 func (p *index) askArgs(todo []moving) (names []string, args []any, err error) {
 	first := todo[0].Effects.Rules
-	args = append(args, first.Base, first.Lease.Seconds())
-	for i := range todo {
+	args = append(make([]any, 0, 8+2*len(todo)), first.Base, first.Lease.Seconds())
+	for i := 0; i < len(todo); i++ {
 		m, r := &todo[i], todo[i].Effects.Rules
+		how := ""
+		if r.Force {
+			how = "force"
+		}
+		same := 1
+		if r.Ahead {
+			how = "ahead"
+			for i+same < len(todo) && todo[i+same].Effects.Rules.Ahead && slices.Equal(todo[i+same].Effects.Rules.IDs, r.IDs) {
+				same++
+			}
+		}
+		args = append(args, how, len(r.IDs))
+		for _, id := range r.IDs {
+			args = append(args, id)
+		}
+		if r.Ahead {
+			args = append(args, same)
+			for k := range same {
+				args = append(args, todo[i+k].Effects.Rules.JID)
+			}
+			i += same - 1
+			continue
+		}
 		list, known := keys.Queue(m.Unit.Queue), p.known(m.Unit.Queue)
 		if m.Unit.Suspect {
 			list, known = p.slot.Suspects(m.Unit.Queue), ""
 		}
-		name, job, how := "", any(m.Unit.Payload), ""
-		switch {
-		case r.Ahead:
-			how, job = "ahead", ""
-		case m.large:
+		name, job := "", any(m.Unit.Payload)
+		if m.large {
 			name, job = nameOf(m.Unit.Payload), ""
 		}
-		if r.Force {
-			how = "force"
+		header, err := r.Header(list, known)
+		if err != nil {
+			return nil, nil, err
 		}
-		var header []byte
-		if !r.Ahead {
-			if header, err = r.Header(list, known); err != nil {
-				return nil, nil, err
-			}
-		}
-		args = append(args, numberOf(&names, m.l.key)+1, m.l.field, name, job, r.JID, strconv.FormatFloat(r.Age, 'f', 6, 64), header, how, len(r.IDs))
-		for _, id := range r.IDs {
-			args = append(args, id)
-		}
+		args = append(args, numberOf(&names, m.l.key)+1, m.l.field, name, job, r.JID, strconv.FormatFloat(r.Age, 'f', 6, 64), header)
 	}
 	return names, args, nil
 }

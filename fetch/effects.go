@@ -119,6 +119,8 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 	queue, scheduled := "", false
 	var into *job.Join
 	var counts countArgs
+	var leaving *job.Rules // of the last effect, if the arguments end with it
+	rulesAt, rulesEnd := 0, 0
 	for _, i := range g.moves {
 		m := &todo[i]
 		if m.Effects == nil {
@@ -185,11 +187,15 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			effects, number = effects+1, pushMax+1
 		}
 		if r := m.Effects.Rules; r != nil {
-			args = append(args, "rules", 4+len(r.IDs), r.Base, r.JID, r.Keep.Seconds(), r.As)
-			for _, id := range r.IDs {
-				args = append(args, id)
+			if leaving == nil || rulesEnd != len(args) || leaving.Base != r.Base || leaving.Keep != r.Keep || leaving.As != r.As || !slices.Equal(leaving.IDs, r.IDs) {
+				leaving, effects, number, rulesAt = r, effects+1, pushMax+1, len(args)+1
+				args = append(args, "rules", 0, r.Base, r.Keep.Seconds(), r.As, len(r.IDs))
+				for _, id := range r.IDs {
+					args = append(args, id)
+				}
 			}
-			effects, number = effects+1, pushMax+1
+			args = append(args, r.JID)
+			args[rulesAt], rulesEnd = len(args)-rulesAt-1, len(args)
 			if r.Said != nil {
 				args = append(args, "breaker", 2+2*len(r.IDs), r.Base, r.JID)
 				for k, id := range r.IDs {

@@ -171,8 +171,10 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					c.add("keep", 3, c.key("troupe:result:1"), 60000, texts[0])
 				case 7:
 					rules := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")
-					c.add("rules", 4+len(rules), "troupe:", jobGen.Draw(t, "jid"), rapid.SampledFrom([]string{"0", "10"}).Draw(t, "keep"), rapid.SampledFrom([]string{"", "", "j1~1"}).Draw(t, "as"))
+					jids := rapid.SliceOfN(jobGen, 1, 3).Draw(t, "jids")
+					c.add("rules", 4+len(rules)+len(jids), "troupe:", rapid.SampledFrom([]string{"0", "10"}).Draw(t, "keep"), rapid.SampledFrom([]string{"", "", "j1~1"}).Draw(t, "as"), len(rules))
 					c.add(anys(rules)...)
+					c.add(anys(jids)...)
 				case 8:
 					join := difftest.JoinBatch(t)
 					c.add("join", len(join))
@@ -210,15 +212,22 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		c := ownerCall(t)
 		c.add("troupe:", 45)
 		for range rapid.IntRange(1, 4).Draw(t, "asks") {
+			rules, how := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules"), rapid.SampledFrom([]string{"", "", "force", "ahead", "ahead"}).Draw(t, "how")
+			c.add(how, len(rules))
+			c.add(anys(rules)...)
+			if how == "ahead" {
+				jids := rapid.SliceOfN(jobGen, 1, 3).Draw(t, "jids")
+				c.add(len(jids))
+				c.add(anys(jids)...)
+				continue
+			}
 			field, job := rapid.SampledFrom(fields).Draw(t, "field"), payloadGen.Draw(t, "job")
-			rules := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")
 			name := ""
 			if rapid.IntRange(0, 5).Draw(t, "large") == 0 {
 				name, job = nameOf([]byte(job)), ""
 			}
 			c.add(c.key(listOf(field)), field, name, job, jobGen.Draw(t, "jid"), rapid.SampledFrom([]string{"1", "1699999999.5"}).Draw(t, "age"),
-				`["queue:a","a","j1","one"]`, rapid.SampledFrom([]string{"", "", "force", "ahead", "ahead"}).Draw(t, "how"), len(rules))
-			c.add(anys(rules)...)
+				`["queue:a","a","j1","one"]`)
 		}
 		return c
 	},

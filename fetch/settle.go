@@ -40,6 +40,9 @@ func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]
 			continue
 		}
 		p := in.indexOf(m.Unit.Queue)
+		if by[p] == nil && !f.cluster {
+			by[p] = make([]Move, 0, len(moves)-i)
+		}
 		by[p] = append(by[p], m)
 	}
 	var refused error
@@ -96,6 +99,9 @@ func (f *fetcher) give(moves []Move, n int) {
 // inOrder puts the moves to the end of a queue that is popped next last, the newest
 // first: what is pushed last there is popped first.
 func inOrder(moves []Move) []Move {
+	if !slices.ContainsFunc(moves, func(m Move) bool { return m.To == ToQueue }) {
+		return moves
+	}
 	var next []Move
 	rest := make([]Move, 0, len(moves))
 	for _, m := range moves {
@@ -229,6 +235,7 @@ func (p *index) inHand(moves []Move) (todo []moving) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := make(map[string]bool, len(moves))
+	todo = make([]moving, 0, len(moves))
 	for _, m := range moves {
 		if m.To == ToStay && m.Stay.Done {
 			continue

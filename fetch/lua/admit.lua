@@ -4,23 +4,32 @@
 --
 -- KEYS[2..] lists
 -- ARGV[3]  BASE, ARGV[4] seconds that a slot lives
--- ARGV[5..] jobs, each of them: number of the key of its list; its field; the name of a large job that is not sent, else ''; the
---          job; its jid; its age, as enqueued_at; its HEADER; 'force' if there is room for it in any case, 'ahead' if it asks ahead: then
---          there is neither job nor HEADER; number of its rules; these
+-- ARGV[5..] groups of jobs with the same rules, each of them: how they ask; number of the rules; these; and, of how
+--          'ahead'      ahead of their runs: number of jobs; their jids
+--          '', 'force'  one job, with force if there is room for it in any case: number of the key of its list; its field; the name of a
+--                       large job that is not sent, else ''; the job; its jid; its age, as enqueued_at; its HEADER
 --
 -- Returns for each job '' if it is let in, ' ' if it is to ask again, else the rule that holds it. Errors: ABSENT if a large job is to be sent, REFUSED if a key of
 -- a rule cannot be written. Then no job is held; slots that were given are given again by the next call.
 
 local jobs, at, life = {}, 5, tonumber(ARGV[4])
 while at <= #ARGV do
-  local j = {list = KEYS[tonumber(ARGV[at])], field = ARGV[at + 1], job = ARGV[at + 3], jid = ARGV[at + 4], age = ARGV[at + 5], header = ARGV[at + 6], force = ARGV[at + 7] == 'force', ahead = ARGV[at + 7] == 'ahead'}
-  if ARGV[at + 2] ~= '' then
-    j.job = known(j.list, ARGV[at + 2])
-    if not j.job then return redis.error_reply('ABSENT') end
+  local how, of, n = ARGV[at], {}, tonumber(ARGV[at + 1])
+  for i = at + 2, at + 1 + n do of[#of + 1] = rule(ARGV[3], ARGV[i]) end
+  at = at + 2 + n
+  if how == 'ahead' then
+    n = tonumber(ARGV[at])
+    for i = at + 1, at + n do jobs[#jobs + 1] = {rules = of, ahead = true, jid = ARGV[i]} end
+    at = at + 1 + n
+  else
+    local j = {rules = of, force = how == 'force', list = KEYS[tonumber(ARGV[at])], field = ARGV[at + 1], job = ARGV[at + 3], jid = ARGV[at + 4], age = ARGV[at + 5], header = ARGV[at + 6]}
+    if ARGV[at + 2] ~= '' then
+      j.job = known(j.list, ARGV[at + 2])
+      if not j.job then return redis.error_reply('ABSENT') end
+    end
+    jobs[#jobs + 1] = j
+    at = at + 7
   end
-  for i = at + 9, at + 8 + tonumber(ARGV[at + 8]) do j[#j + 1] = rule(ARGV[3], ARGV[i]) end
-  at = at + 9 + #j
-  jobs[#jobs + 1] = j
 end
 
 local asked = #inOrder -- letIn knows more of them
@@ -36,9 +45,9 @@ end
 local out, held, last = {}, {}, ending(life)
 for i, j in ipairs(jobs) do
   local by, mine = nil, {}
-  for k, r in ipairs(j) do
+  for k, r in ipairs(j.rules) do
     local plenty = not r.every and not r.busy and room(r) > #jobs -- then it does not matter
-    mine[k] = not plenty and (r.slotsOf[j.jid] or has(r, j.jid))
+    mine[k] = not plenty and (r.slotsOf[j.jid] or has(r, j.jid)) or nil
     local free = j.ahead and r.limit > 1 and r.limit / 2 or 0
     local later = j.ahead and r.failures -- it may rest by then: who starts asks, whatever it has
     if not by and not j.force and (later or not mine[k] and (r.busy or room(r) <= free)) then by = r end
@@ -48,17 +57,18 @@ for i, j in ipairs(jobs) do
     by.busy = true
     held[#held + 1] = {by, i}
     if ends(by) > 0 then -- others may have the slots that it was given before
-      for _, r in ipairs(j) do pcall('ZREM', r.slots, j.jid) end
+      for _, r in ipairs(j.rules) do pcall('ZREM', r.slots, j.jid) end
     end
   end
-  for k, r in ipairs(by and {} or j) do
+  for k, r in ipairs(by and {} or j.rules) do
     if not mine[k] then
       r.n, r.coming = room(r) - 1, r.coming + 1
       if ends(r) > 0 and not j.force then rest(r, now() + r.pause, j.jid) end
     end
     if not r.every then
       r.slotsOf[j.jid] = true
-      r.slotsOf[#r.slotsOf + 1], r.slotsOf[#r.slotsOf + 2] = last, j.jid
+      r.slotsOf[#r.slotsOf + 1] = last
+      r.slotsOf[#r.slotsOf + 1] = j.jid
     elseif mine[k] then
       pcall('ZREM', r.slots, j.jid)
     end

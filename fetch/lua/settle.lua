@@ -29,8 +29,8 @@
 --            gem   four keys of a lock of sidekiq-unique-jobs (its hash of holders, its digest, the list of who waits
 --                  for it, the set of all digests), jid. That gem's lock is freed behind the move if the job holds it.
 --                  They are no KEYS: a user who may not touch them can settle all the same
---            rules BASE, jid, seconds, name, rules. The job leaves these limits behind the move; with seconds its slots live for
---                  so long more, and with a name they are of that
+--            rules BASE, seconds, name, number of rules, these, jids. The jobs leave these limits behind the move; with seconds their
+--                  slots live for so long more, and with a name they are of that
 --            join  as of join of batch.lua: jobs that enter a batch
 --            shut  ID of a batch that was joined, ID of its parent or '', 'close' or 'open'. Behind the move it is a job of its
 --                  parent, and may end
@@ -203,7 +203,8 @@ while at <= last do
       end
     end
     if ARGV[effect] == 'rules' then
-      leave(ARGV[effect + 2], {unpack(ARGV, effect + 6, effect + 1 + tonumber(ARGV[effect + 1]))}, ARGV[effect + 3], tonumber(ARGV[effect + 4]), ARGV[effect + 5])
+      local jids = effect + 6 + tonumber(ARGV[effect + 5])
+      for i = effect + 6, jids - 1 do leave(rule(ARGV[effect + 2], ARGV[i]), jids, effect + 1 + tonumber(ARGV[effect + 1]), tonumber(ARGV[effect + 3]), ARGV[effect + 4]) end
     end
     if ARGV[effect] == 'shut' then native(shut, ARGV[effect + 2], ARGV[effect + 3], ARGV[effect + 4] == 'close') end
     if ARGV[effect] == 'count' then

@@ -250,17 +250,17 @@ local function letIn(r, most, force)
   return count
 end
 
--- leave ends the slots of a job, or has them live for so many seconds more; with another name they are that one's.
-local function leave(base, ids, jid, seconds, as)
-  for _, id in ipairs(ids) do
-    local r = rule(base, id)
-    r.left = r.left or {}
+-- leave ends the slots of the jobs whose jids are these arguments, or has them live for so many seconds more; with another name
+-- they are that one's.
+local function leave(r, first, last, seconds, as)
+  r.left = r.left or {}
+  for i = first, last do
     if as ~= '' then
-      if pcall('ZREM', r.slots, jid) == 1 then pcall('ZADD', r.slots, ending(seconds), as) end
+      if pcall('ZREM', r.slots, ARGV[i]) == 1 then pcall('ZADD', r.slots, ending(seconds), as) end
     elseif seconds > 0 then
-      pcall('ZADD', r.slots, 'XX', ending(seconds), jid)
+      pcall('ZADD', r.slots, 'XX', ending(seconds), ARGV[i])
     else
-      r.left[#r.left + 1] = jid
+      r.left[#r.left + 1] = ARGV[i]
     end
   end
 end

@@ -23,16 +23,17 @@ const (
 
 // admission is what a job asks its limits, by its run or ahead of it.
 type admission struct {
-	rules *job.Rules // nil: none is asked any more, the job goes back
-	move  *work.Move
-	at    time.Time
+	rules   *job.Rules // nil: none is asked any more, the job goes back
+	move    *work.Move
+	at      time.Time
+	payload *troupe.Payload // of one that asked ahead
 }
 
 var closed = &admission{}
 
 func newAdmission(w *work.Item, rules *job.Rules) *admission {
 	move := work.NewMove(w, fetch.Move{To: fetch.ToStay, Stay: &fetch.Stay{}, Effects: &fetch.Effects{Rules: rules}})
-	return &admission{rules, move, time.Now()}
+	return &admission{rules: rules, move: move, at: time.Now()}
 }
 
 // answer waits for it.
@@ -97,7 +98,9 @@ func (r *Run) askAhead(v *Env, now time.Time) *admission {
 		return nil
 	}
 	rules.Ahead = true
-	if q := newAdmission(r.w, rules); r.asked.CompareAndSwap(nil, q) {
+	q := newAdmission(r.w, rules)
+	q.payload = p
+	if r.asked.CompareAndSwap(nil, q) {
 		return q
 	}
 	return nil

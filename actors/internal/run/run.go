@@ -217,7 +217,9 @@ func (r *Run) free() {
 }
 
 func (r *Run) perform() {
-	if r.payload, r.err = r.parse(); r.err != nil {
+	if q := r.asked.Load(); q != nil && q.payload != nil {
+		r.payload, q.payload = q.payload, nil
+	} else if r.payload, r.err = r.parse(); r.err != nil {
 		return
 	}
 	p := r.payload

@@ -15,13 +15,18 @@ const (
 	asyncBatch = 128
 )
 
-// delayLocked is how long the moves wait for company: those of jobs that are done no longer than acks, since
-// somebody may wait for what they push.
-func (s *Settler) delayLocked() time.Duration {
-	if slices.ContainsFunc(s.moves, func(m *Move) bool { return m.To == fetch.ToNone }) {
+// delayOf is how long moves wait for company: those of jobs that are done no longer than acks, since somebody may wait for what
+// they push, or for the slots that they leave. A job that was asked ahead has left them in plenty.
+func delayOf(moves []*Move) time.Duration {
+	if slices.ContainsFunc(moves, func(m *Move) bool { return m.To == fetch.ToNone && !inPlenty(m.Effects) }) {
 		return ackDelay
 	}
 	return asyncDelay
+}
+
+// inPlenty tells whether effects only have the job leave limits that had let it in ahead of its run.
+func inPlenty(e *fetch.Effects) bool {
+	return e != nil && e.Rules != nil && e.Rules.Ahead && e.Rules.Said == nil && e.Lock == nil && e.Count == nil && e.Result == nil && e.Hash == nil && len(e.Push) == 0
 }
 
 // Untold is how many moves are on their way that nobody waits for, or are still to be
@@ -40,7 +45,7 @@ func (s *Settler) SubmitAsync(m *Move) bool {
 	}
 	s.async.add(m, 1)
 	s.moves = append(s.moves, m)
-	wait := s.running || !m.waitedFor() && s.mayWaitLocked()
+	wait := !m.waitedFor() && s.mayWaitLocked([]*Move{m})
 	s.mu.Unlock()
 	if !wait {
 		s.kick()
@@ -48,27 +53,26 @@ func (s *Settler) SubmitAsync(m *Move) bool {
 	return true
 }
 
-// mayWaitLocked tells whether the moves, none of them waited for, may wait for company, and
-// sees to it that they do not wait for ever.
-func (s *Settler) mayWaitLocked() bool {
-	if s.alone || len(s.moves) >= asyncBatch {
+// mayWaitLocked tells whether these moves, which nobody waits for, may wait for company, and sees to it that they do not wait
+// for ever.
+func (s *Settler) mayWaitLocked(moves []*Move) bool {
+	if s.alone || len(s.moves) >= asyncBatch || s.closed {
 		return false
 	}
-	s.waitLocked()
-	return true
-}
-
-// waitLocked has what waits for company written in time.
-func (s *Settler) waitLocked() {
-	if s.company != nil || s.closed {
-		return
+	delay := delayOf(moves)
+	if at := time.Now().Add(delay); s.company == nil {
+		s.leaves = at
+		s.company = time.AfterFunc(delay, func() {
+			s.mu.Lock()
+			s.company, s.alone = nil, true
+			s.mu.Unlock()
+			s.kick()
+		})
+	} else if at.Before(s.leaves) {
+		s.leaves = at
+		s.company.Reset(delay)
 	}
-	s.company = time.AfterFunc(s.delayLocked(), func() {
-		s.mu.Lock()
-		s.company, s.alone = nil, true
-		s.mu.Unlock()
-		s.kick()
-	})
+	return true
 }
 
 // end tells those who wait that their moves are over, and queues the reports of the moves that nobody

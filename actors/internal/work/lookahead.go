@@ -6,7 +6,8 @@ const (
 	// windowTime is the least time over which the rate of a capsule is taken.
 	windowTime = 3 * time.Millisecond
 	// aheadTime is how much work may be fetched ahead: what is fetched is to
-	// start within two milliseconds, or within four round trips where those take longer.
+	// start within two milliseconds, or within four round trips where those take longer;
+	// twice as much of jobs that ask their limits meanwhile.
 	aheadTime  = 2 * time.Millisecond
 	aheadTrips = 4
 	// holdTime, or aheadTrips, is when a unit that waits for a slot goes back.
@@ -35,13 +36,14 @@ type LookAhead struct {
 	limit float64 // bytes of the payloads that may wait for a slot, and of those of one call
 	Units int     // how many may wait for a worker
 	none  bool    // no look-ahead at all
+	asks  bool    // the jobs ask limits
 	most  int     // of one call, since one has failed; 0 is no bound
 }
 
 // NewLookAhead makes the LookAhead of a capsule that keeps so many bytes of payloads; nothing is
-// fetched ahead unless it may.
-func NewLookAhead(bytes int, may bool) LookAhead {
-	return LookAhead{limit: float64(bytes), none: !may}
+// fetched ahead unless it may. With asks its jobs ask limits.
+func NewLookAhead(bytes int, may, asks bool) LookAhead {
+	return LookAhead{limit: float64(bytes), none: !may, asks: asks}
 }
 
 // Ended counts a job that ended now.
@@ -87,7 +89,7 @@ func (p *LookAhead) plan() {
 	if p.none {
 		return
 	}
-	horizon := max(aheadTime, aheadTrips*p.trip)
+	horizon := p.times(max(aheadTime, aheadTrips*p.trip))
 	limit := float64(aheadMax)
 	if p.trip > fastTrip {
 		limit *= float64(p.trip) / float64(fastTrip)
@@ -128,4 +130,12 @@ func (p *LookAhead) Stop(now time.Time) {
 }
 
 // Patience is how long a unit may wait for a slot.
-func (p *LookAhead) Patience() time.Duration { return max(holdTime, aheadTrips*p.trip) }
+func (p *LookAhead) Patience() time.Duration { return p.times(max(holdTime, aheadTrips*p.trip)) }
+
+// times is d, twice of jobs that ask.
+func (p *LookAhead) times(d time.Duration) time.Duration {
+	if p.asks {
+		d *= 2
+	}
+	return d
+}

@@ -22,13 +22,15 @@ func TestTheLookAheadIsWhatStartsWithinTwoMillisecondsOrFourRoundTrips(t *testin
 		rate     int
 		trip     time.Duration
 		from, to int
+		asks     bool
 	}{
-		{"jobs of a second on ten processors", 10, 100 * time.Microsecond, 0, 0},
-		{"jobs of 10 ms on 25 processors", 2500, 100 * time.Microsecond, 4, 5},
-		{"no-ops near by", 300_000, 100 * time.Microsecond, 512, 512},
-		{"no-ops 2 ms away", 150_000, 2 * time.Millisecond, 1100, 1250},
+		{"jobs of 10 ms on 25 processors, that ask", 2500, 100 * time.Microsecond, 9, 10, true},
+		{"jobs of a second on ten processors", 10, 100 * time.Microsecond, 0, 0, false},
+		{"jobs of 10 ms on 25 processors", 2500, 100 * time.Microsecond, 4, 5, false},
+		{"no-ops near by", 300_000, 100 * time.Microsecond, 512, 512, false},
+		{"no-ops 2 ms away", 150_000, 2 * time.Millisecond, 1100, 1250, false},
 	} {
-		p := NewLookAhead(1<<20, true)
+		p := NewLookAhead(1<<20, true, tc.asks)
 		now := time.Now()
 		p.work(&now, tc.rate, time.Second, tc.trip)
 		if p.Units < tc.from || p.Units > tc.to {
@@ -38,7 +40,7 @@ func TestTheLookAheadIsWhatStartsWithinTwoMillisecondsOrFourRoundTrips(t *testin
 }
 
 func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
-	p := NewLookAhead(1<<20, true)
+	p := NewLookAhead(1<<20, true, false)
 	now := time.Now()
 	for range 10 {
 		p.Called(100*time.Microsecond, 100, 100<<20) // a megabyte each
@@ -59,7 +61,7 @@ func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
 }
 
 func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
-	p := NewLookAhead(1<<20, true)
+	p := NewLookAhead(1<<20, true, false)
 	now := time.Now()
 	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
 	if p.Units < 150 {
@@ -75,7 +77,7 @@ func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
 
 // A mean of the old rate and the new one would take several windows to get there. The first window begins at the old rate.
 func TestTheLookAheadFollowsFasterJobsAtOnce(t *testing.T) {
-	p := NewLookAhead(1<<20, true)
+	p := NewLookAhead(1<<20, true, false)
 	now := time.Now()
 	p.work(&now, 10_000, 100*time.Millisecond, 100*time.Microsecond)
 	harness.Equal(t, "ahead", p.Units, 20)
@@ -86,7 +88,7 @@ func TestTheLookAheadFollowsFasterJobsAtOnce(t *testing.T) {
 }
 
 func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
-	p := NewLookAhead(1<<30, true)
+	p := NewLookAhead(1<<30, true, false)
 	for want := 2000; want > 10; want /= 2 {
 		harness.Equal(t, "a call for", p.Call(2000), want)
 		p.Failed(want)

@@ -37,6 +37,7 @@ type Settler struct {
 	closed  bool
 
 	company   *time.Timer // armed while moves that nobody waits for wait for more
+	leaves    time.Time   // when it fires
 	alone     bool        // they have waited long enough
 	async     tally       // moves that nobody waits for, until they are told of
 	reports   []*Move     // of those, the ones that are over
@@ -164,11 +165,8 @@ func (s *Settler) loop() {
 	}()
 	for try := 0; ; {
 		s.mu.Lock()
-		acks, moves := s.acks, slices.Clone(s.moves)
-		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.mayWaitLocked() {
-			if len(s.moves) > 0 {
-				s.waitLocked()
-			}
+		acks, moves := s.acks, s.dueLocked()
+		if len(acks)+len(moves) == 0 || s.closed {
 			// in the same critical section as the look: what is submitted after
 			// it must find nobody running
 			normal, s.running = true, false
@@ -193,8 +191,25 @@ func (s *Settler) loop() {
 	}
 }
 
-// awaited tells whether somebody waits for one of the moves.
-func awaited(moves []*Move) bool { return slices.ContainsFunc(moves, (*Move).waitedFor) }
+// dueLocked are the moves that are to be written now. Those that nobody waits for may wait for company, and questions, which
+// are a call of their own, do not take them along.
+func (s *Settler) dueLocked() []*Move {
+	var asking, others []*Move
+	for _, m := range s.moves {
+		switch {
+		case !m.waitedFor():
+			others = append(others, m)
+		case m.To == fetch.ToStay:
+			asking = append(asking, m)
+		default:
+			return slices.Clone(s.moves)
+		}
+	}
+	if len(others) > 0 && s.mayWaitLocked(others) {
+		return asking
+	}
+	return slices.Clone(s.moves)
+}
 
 // waitedFor tells whether somebody waits for the move: its run, or who waits for the result that it carries.
 func (m *Move) waitedFor() bool { return m.Then == nil || m.Effects != nil && m.Effects.Result != nil }
@@ -245,12 +260,12 @@ func (s *Settler) write(moves []*Move) error {
 		return err
 	}
 	s.mu.Lock()
-	closed := s.closed
+	closed, awaited := s.closed, true
 	for _, m := range moves {
-		m.over = true
+		m.over, awaited = true, awaited && m.waitedFor()
 	}
 	s.moves = slices.DeleteFunc(s.moves, func(m *Move) bool { return m.over })
-	s.alone = false
+	s.alone = s.alone && awaited
 	s.mu.Unlock()
 	if closed {
 		return nil // given up already: reported as left, though it came to a good end

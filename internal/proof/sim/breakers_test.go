@@ -223,10 +223,19 @@ func askedIn(words []string) (all []asked) {
 		return nil
 	}
 	n, _ := strconv.Atoi(words[2])
-	for args := words[3+n+4:]; len(args) >= 9; {
-		rules, _ := strconv.Atoi(args[8])
-		all = append(all, asked{args[4], args[7], args[9 : 9+rules]})
-		args = args[9+rules:]
+	for args := words[3+n+4:]; len(args) > 2; {
+		how := args[0]
+		k, _ := strconv.Atoi(args[1])
+		rules, rest := args[2:2+k], args[2+k:]
+		if how == "ahead" {
+			k, _ = strconv.Atoi(rest[0])
+			for _, jid := range rest[1 : 1+k] {
+				all = append(all, asked{jid, how, rules})
+			}
+			args = rest[1+k:]
+			continue
+		}
+		all, args = append(all, asked{rest[4], how, rules}), rest[7:]
 	}
 	return all
 }

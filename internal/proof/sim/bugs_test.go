@@ -94,7 +94,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 		{"a lock that is freed whoever holds it", bug{plan: alike(short), script: instead(edit{"settle", "elseif holder == jid then", "elseif holder then"})}, "is freed by settle, and the job stands in"},
 		{"a retry that frees its lock", bug{plan: alike(failing), script: instead(edit{"settle", "if ms ~= '0' then", "if false then"})}, "is freed by settle, and the job stands in"},
 		{"a retry that does not move the end of its lock", bug{plan: alike(failing), script: instead(edit{"settle", "if not holder or holder == jid then pcall('SET', lock, jid, 'PX', ms) end", ""})}, "its lock lives for"},
-		{"a slot that is not given back", bug{plan: limited(failing), script: instead(edit{"settle", "r.left[#r.left + 1] = jid", ""})}, "has left, and keeps its slot"},
+		{"a slot that is not given back", bug{plan: limited(failing), script: instead(edit{"settle", "r.left[#r.left + 1] = ARGV[i]", ""})}, "has left, and keeps its slot"},
 		{"a held job that stays in progress", bug{plan: limited(nil), script: instead(edit{"admit", "pcall('LREM', j.list, '-1', j.job)", ""})}, " stands in .* and "},
 		{"a job that is not held before it leaves", bug{plan: limited(nil), script: instead(edit{"admit", "hold(by, j.age, ", "local _ = (by.id .. "})}, "is lost"},
 		{"a held job that is removed before it is written", bug{plan: limited(spoiled), script: instead(
