@@ -96,7 +96,7 @@ func TestEmptyFleet(t *testing.T) {
 	s := start(t)
 	for path, text := range map[string]string{
 		"/processes": "No process runs", "/tree": "No process runs", "/tree?trouble=1": "No process is in trouble", "/classes": "Look further back", "/classes?over=72h": "None in 72h",
-		"/classes/A": "Look further back", "/events": "Nothing happened", "/events?kind=x": "No such event", "/orphans": "Nothing is in progress", "/locks": "No lock is held", "/limits": "No limit is defined",
+		"/classes/A": "Look further back", "/events": "Nothing happened", "/events?kind=x": "No such event", "/orphans": "Nothing is in progress", "/locks": "No lock is held", "/limits": "No limit is defined", "/batches": "No such batch", "/batches?only=stuck": "No such batch",
 	} {
 		contains(t, path, s.get(path), text)
 	}

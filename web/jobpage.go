@@ -33,6 +33,8 @@ type jobPage struct {
 	Acts      jobActs         `json:"-"`
 	Clock     string          `json:"-"` // the address of the periodic job that has pushed it
 	ByJob     string          `json:"-"` // the address of the job that has pushed it with its ack
+	InBatch   string          `json:"-"` // the address of its batch
+	Calls     string          `json:"-"` // the address of the batch whose callback it is
 	Events    string          `json:"-"` // about a process, where the id looks like one
 }
 
@@ -86,6 +88,12 @@ func (r *request) jobPage() (*page, error) {
 	}
 	if x.Parent != "" && addressable(x.Parent) {
 		p.ByJob = r.url("jobs", x.Parent)
+	}
+	if x.Batch != nil && addressable(x.Batch.ID) {
+		p.InBatch = r.url("batches", x.Batch.ID)
+	}
+	if x.CallbackOf != nil && addressable(x.CallbackOf.ID) {
+		p.Calls = r.url("batches", x.CallbackOf.ID)
 	}
 	if x.Record == nil && strings.Count(jid, ":") == 2 {
 		p.Events = r.eventsAbout(jid)
@@ -149,6 +157,8 @@ func (p *jobPage) place(r *request) {
 		name := strings.TrimPrefix(x.Place, "queue:")
 		p.Where, p.Href, p.Heading, p.Acts.Queue = "Queue "+name, r.url("queues", name), "Waits since", name
 		p.Acts.Key = r.entryKeys().OfQueued(x.Record, name, x.Position).String()
+	case x.Place == "batch":
+		p.Where = "A callback that was not pushed yet"
 	default:
 		p.Where = "Nowhere"
 	}

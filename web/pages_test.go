@@ -21,7 +21,7 @@ import (
 )
 
 // What the table of pages names.
-const fixtureJID, fixtureTask = "0123456789abcdef01234567", "thetask"
+const fixtureJID, fixtureTask, fixtureBatch = "0123456789abcdef01234567", "thetask", "thebatch"
 
 // fixtureLock names the lock that the retry holds.
 const fixtureLock = "lock=troupe:lock:0f1e2d3c&holder=" + fixtureJID
@@ -41,7 +41,17 @@ func (s *site) fixture() {
 	harness.OK(s.t, s.rdb.Set(s.t.Context(), "troupe:lock:0f1e2d3c", fixtureJID, 0).Err())
 	s.limited("a/b.json", "0 pinned 2", "", 2)
 	s.limited("a/b.json", "0 pinned 2", "key", 1)
+	s.batched(fixtureBatch, 2)
 	s.fleetFixture()
+}
+
+// batched is an open batch that waits for so many jobs: one is to be run, the others are nowhere.
+func (s *site) batched(id string, n int) {
+	ctx := s.t.Context()
+	harness.OK(s.t, s.rdb.HSet(ctx, keys.Batch(id), "total", n, "pending", n, "unrun", n, "name", "import <b> token=s3cr3t", "made", 1795000000, "last", 1795000001, "due", 0,
+		"to:success", "a/b.json", "on:success", `{"class":"After","args":[{"token":"s3cr3t"}],"queue":"a/b.json","jid":"callback1"`).Err())
+	harness.OK(s.t, s.rdb.ZAdd(ctx, keys.Batches, redis.Z{Score: 4102444800, Member: id}).Err())
+	harness.OK(s.t, s.rdb.ZAdd(ctx, "schedule", redis.Z{Score: 4102444800, Member: `{"class":"Billing::Charge","queue":"a/b.json","args":[{"token":"s3cr3t"}],"jid":"in` + id + `","created_at":1795000000,"t_batch":"` + id + `:0"}`}).Err())
 }
 
 // limited defines a limit, one of whose rules has given a slot and holds so many jobs.
@@ -122,6 +132,12 @@ var pages = map[string]struct {
 	"POST /limits/set":              {path: "/limits/set?limit=a%2Fb%2Ejson", form: url.Values{"to": {"7"}, "reason": {"the API is faster"}}},
 	"GET /limits/reset":             {path: "/limits/reset?limit=a%2Fb%2Ejson"},
 	"POST /limits/reset":            {path: "/limits/reset?limit=a%2Fb%2Ejson", form: url.Values{"reason": {"it is slow again"}}},
+	"GET /batches":                  {path: "/batches?only=stuck"},
+	"GET /batches/{id}":             {path: "/batches/" + fixtureBatch},
+	"GET /batches/{id}/close":       {path: "/batches/" + fixtureBatch + "/close"},
+	"POST /batches/{id}/close":      {path: "/batches/" + fixtureBatch + "/close", form: url.Values{"count": {"1"}, "reason": {"its program is gone"}}},
+	"GET /batches/{id}/cancel":      {path: "/batches/" + fixtureBatch + "/cancel"},
+	"POST /batches/{id}/cancel":     {path: "/batches/" + fixtureBatch + "/cancel", form: url.Values{"count": {"1"}, "reason": {"it is wrong"}}},
 	"GET /search":                   {path: "/search?q=billing"},
 	"GET /tasks":                    {path: "/tasks"},
 	"GET /tasks/{id}":               {path: "/tasks/" + fixtureTask},

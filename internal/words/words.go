@@ -33,7 +33,7 @@ func Plural(n any, word string) string {
 	text := Count(n)
 	switch {
 	case text == "1":
-	case strings.HasSuffix(word, "s"):
+	case strings.HasSuffix(word, "s"), strings.HasSuffix(word, "ch"):
 		word += "es"
 	case strings.HasSuffix(word, "y") && !strings.HasSuffix(word, "ey"):
 		word = strings.TrimSuffix(word, "y") + "ies"

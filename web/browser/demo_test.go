@@ -67,6 +67,7 @@ func openShop(t testing.TB, before time.Duration) *shop {
 	s.job = s.entries(keys.Retry, "Stripe::CardError")[0]
 	s.rdb.Set(t.Context(), shopLock, s.job, 24*time.Hour)
 	s.limit()
+	s.batch()
 	s.periodic()
 	s.act()
 	testkit.Await(t, "the dashboard has looked at the queues", func() bool { return strings.Contains(s.look("/"), "The queue imports is paused") })
@@ -75,6 +76,19 @@ func openShop(t testing.TB, before time.Duration) *shop {
 
 // shopLock is the lock of a unique job that is to be retried.
 const shopLock = keys.LockPrefix + "8d3fd1a3f3c1e7b1f1c7f2f3b0a99c5e"
+
+// shopBatch is a batch of three jobs that is open; one waits, one is nowhere, and one is done.
+const shopBatch = "b47c40000000000000000001"
+
+func (s *shop) batch() {
+	s.t.Helper()
+	now := time.Now().Unix()
+	s.rdb.HSet(s.t.Context(), keys.Batch(shopBatch), "total", 3, "pending", 2, "unrun", 2, "name", "import of May", "made", now-3600, "last", now-60, "due", 0,
+		"to:success", "mailers", "on:success", `{"class":"Reports::Monthly","queue":"mailers","args":[],"jid":"ca11bac40000000000000001"`)
+	s.rdb.SetBit(s.t.Context(), keys.BatchDone(shopBatch), 0, 1)
+	s.rdb.ZAdd(s.t.Context(), keys.Batches, redis.Z{Score: float64(now + 86400), Member: shopBatch})
+	s.rdb.ZAdd(s.t.Context(), keys.Schedule, redis.Z{Score: float64(now + 7200), Member: fmt.Sprintf(`{"class":"Reports::Monthly","queue":"mailers","args":[],"jid":"5eed00000000000000000009","created_at":%d,"t_batch":"%s:1"}`, now, shopBatch)})
+}
 
 // limit defines a limit that was set to 0 by hand and holds two jobs, one of a key.
 func (s *shop) limit() {
