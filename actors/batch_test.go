@@ -373,3 +373,30 @@ func TestACancelGoesDownwards(t *testing.T) {
 		harness.Equal(t, "cancelled ones that are still told", m.Client.ZCard(ctx, "troupe:batches:cancelled").Val(), 0)
 	})
 }
+
+// A job that runs twice, as behind a crash, counts once: nothing is pushed early.
+func TestAJobOfABatchThatRunsTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		var c heard
+		r := batchRegistry(&c, func(context.Context, string, int) error { return nil })
+		ctx := t.Context()
+		id, err := client.New(m.Client).Batch(ctx, callbacks("b"), func(b *client.Batch) error {
+			if err := pushWork(ctx, b.Client, "twice"); err != nil {
+				return err
+			}
+			_, err := b.PushClass(ctx, "Work", []any{"late"}, client.In(time.Hour))
+			return err
+		})
+		noError(t, err)
+		noError(t, m.Client.LPush(ctx, "queue:default", m.Client.LIndex(ctx, "queue:default", 0).Val()).Err())
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r})
+		k.Await("it has run twice", func() bool { return c.count("twice") == 2 && k.Settled() })
+		time.Sleep(30 * time.Minute) // virtual
+		f := batchFields(t, m.Client, id)
+		harness.Equal(t, "left and pushed", fmt.Sprintf("%s %s %d", f["pending"], f["unrun"], c.count("b complete")+c.count("b success")), "1 1 0")
+		time.Sleep(31 * time.Minute) // virtual
+		k.Await("success", func() bool { return c.count("b success") == 1 && c.count("b complete") == 1 })
+		harness.Equal(t, "late", c.count("late"), 1)
+	})
+}
