@@ -12,6 +12,10 @@ import (
 type IterableOptions[A Args] struct {
 	Options
 
+	// Total tells how many items the job has in all, for its progress; 0 if that is not known. It is called at the begin
+	// of each run, before the hooks. An error, or a panic, fails the run.
+	Total func(ctx context.Context, job *Job[A]) (int64, error)
+
 	// OnStart is called before the first item of the first run. It is called
 	// again if that run failed in OnStart, or if its process died in the first
 	// seconds.

@@ -48,9 +48,9 @@ func (k *keeperDouble) Save(_ context.Context, it Iteration) (time.Time, error) 
 	return k.cancelled, nil
 }
 
-func (k *keeperDouble) Moved() bool       { return false }
-func (k *keeperDouble) Drop()             {}
-func (k *keeperDouble) Interrupted() bool { return k.interrupted != nil && k.interrupted() }
+func (k *keeperDouble) Moved(Iteration) bool { return false }
+func (k *keeperDouble) Drop()                {}
+func (k *keeperDouble) Interrupted() bool    { return k.interrupted != nil && k.interrupted() }
 
 func (k *keeperDouble) End(it Iteration, finished bool) {
 	k.it, k.finished = it, finished

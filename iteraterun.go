@@ -41,10 +41,16 @@ func (h *iterable[A, C, T]) perform(ctx context.Context, job *Job[A]) error {
 	if it.Executions > 1 {
 		start = h.opts.OnResume
 	}
+	if h.opts.Total != nil {
+		if run.it.Total, err = h.opts.Total(ctx, job); err != nil {
+			return fmt.Errorf("iterate: total: %w", err)
+		}
+		run.it.Total = max(0, run.it.Total)
+	}
 	if err := run.call(start); err != nil {
 		return err
 	}
-	keeper.Moved()
+	keeper.Moved(run.it)
 	finished := false
 	defer func() { keeper.End(run.iteration(), finished) }()
 
@@ -91,13 +97,15 @@ func (h *iterable[A, C, T]) iterate(run *iterableRun[A], cursor *C) error {
 			return false
 		}
 		run.it.Cursor = text
-		if run.keeper.Moved() && !run.unsure {
+		if run.keeper.Moved(run.it) && !run.unsure {
 			run.due = time.Time{}
 		}
 		goOn, err := run.mayGoOn()
 		if err == nil && goOn {
 			if err = h.each(run.ctx, run.job, item); err != nil {
 				run.keeper.Drop()
+			} else {
+				run.it.Done++
 			}
 		}
 		outcome = err

@@ -28,6 +28,10 @@ type Iteration struct {
 	Cursor     json.RawMessage // of the item that runs now or next; nil before the first (c)
 	Runtime    time.Duration   // of the runs that have ended, and in a hook also of this one (rt)
 	Cancelled  time.Time       // when somebody cancelled the job, zero if nobody did (cancelled)
+
+	// Done are the items before the cursor that have gone well in runs of troupe, Total how many there are in all as
+	// IterableOptions.Total tells, 0 without it (t_done and t_total, which Ruby keeps and does not change).
+	Done, Total int64
 }
 
 // keeper keeps the Iteration of one job from run to run and says when a run is to end
@@ -47,9 +51,9 @@ type keeper interface {
 	Save(ctx context.Context, it Iteration) (cancelled time.Time, err error)
 
 	// Moved is called when the cursor has moved on, or the first hook is done: what was pushed by
-	// client.Within until now goes with it. It tells whether so much was that the cursor is to be
-	// saved now.
-	Moved() (save bool)
+	// client.Within until now goes with it, and as far as it is the job has come. It tells whether so much was pushed that the
+	// cursor is to be saved now.
+	Moved(it Iteration) (save bool)
 
 	// Drop is called when the item at hand has not gone well, and will run again: what it has pushed is forgotten.
 	Drop()
@@ -76,7 +80,7 @@ type forgetful struct{}
 
 func (forgetful) Load(context.Context) (Iteration, error)                  { return Iteration{}, nil }
 func (forgetful) Save(context.Context, Iteration) (_ time.Time, err error) { return time.Time{}, nil }
-func (forgetful) Moved() bool                                              { return false }
+func (forgetful) Moved(Iteration) bool                                     { return false }
 func (forgetful) Drop()                                                    {}
 func (forgetful) Interrupted() bool                                        { return false }
 func (forgetful) End(Iteration, bool)                                      {}

@@ -18,6 +18,7 @@ const MaxResult = 64 << 10
 // reporter takes what a handler tells of its job.
 type reporter interface {
 	SetResult(text json.RawMessage) error
+	SetProgress(done, total int64, text string)
 }
 
 // SetResult keeps v as the result of the job, for client.Await. It is written as JSON, by the rules of Payload.SetJSON, in
@@ -79,4 +80,26 @@ func HandleResult[A Args, R any](r *Registry, fn func(context.Context, *Job[A]) 
 		}
 		return err
 	}, opts...)
+}
+
+// MaxProgressText is how many bytes of the text of Job.SetProgress are shown.
+const MaxProgressText = 256
+
+// SetProgress tells how far the job has come: done of total units, whatever these are, and in words. A total of 0 is one that
+// is not known. The text may be "", and is cut at MaxProgressText bytes. What was told last is shown by troupe jobs, the
+// dashboard and package inspect while this run lasts, with the rate of the last two minutes and the time that is left at it.
+//
+// It writes nothing to Redis. The daemon does, once a second at most for all its jobs, and only of a job that has run for
+// about a second. So it may be called for each unit. Numbers below 0 count as 0. After the end of the run, without a jid and
+// outside of a daemon it does nothing. Safe for concurrent use.
+//
+// An iterable job counts its items by itself, of the total that IterableOptions.Total tells. From its first SetProgress
+// on a run tells what the handler says instead.
+func (j *Job[A]) SetProgress(done, total int64, text string) { SetProgress(j.ctx, done, total, text) }
+
+// SetProgress tells how far the job has come that ctx belongs to, as Job.SetProgress does.
+func SetProgress(ctx context.Context, done, total int64, text string) {
+	if r := reporterOf(ctx); r != nil {
+		r.SetProgress(max(0, done), max(0, total), text)
+	}
 }

@@ -35,3 +35,18 @@ func ExampleJob_SetResult() {
 	fmt.Println(count(context.Background(), &troupe.Job[Count]{}))
 	// Output: set result: the context belongs to no job, expected that of a handler
 }
+
+// A handler tells how far it has come as often as it likes. Outside of a daemon nobody hears it.
+func ExampleJob_SetProgress() {
+	count := func(_ context.Context, job *troupe.Job[Count]) error {
+		for i := range 1000 {
+			job.SetProgress(int64(i), 1000, "rows of "+job.Args.Table)
+		}
+		return nil
+	}
+	var jobs troupe.Registry
+	troupe.Handle(&jobs, count)
+
+	fmt.Println(count(context.Background(), &troupe.Job[Count]{}))
+	// Output: <nil>
+}

@@ -35,6 +35,7 @@ var dialects = map[string]beat.Dialects{
 // init makes the beats of d, which writes the job metrics of these dialects.
 func (b *beats) init(d *Daemon) {
 	b.lock = make(chan struct{}, 1)
+	d.progress.told = make(chan struct{}, 1)
 	b.metrics = beat.NewMetrics(d.env.Identity, dialects[d.cfg.Metrics], d.classTotals)
 }
 

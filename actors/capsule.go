@@ -90,7 +90,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		Policy: s.policy, Metrics: d.beats.metrics, Traffic: &c.traffic, Crypt: crypt, Timestamps: d.cfg.Timestamps, DoneLevel: d.cfg.DoneLevel,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.events.publish,
-		Limited: len(d.limits) > 0, QueueLimits: d.cfg.QueueLimits, SlotLife: slotLife(&d.cfg), MaxAge: c.maxAge, OnHeld: d.events.holds.Note,
+		Limited: len(d.limits) > 0, QueueLimits: d.cfg.QueueLimits, SlotLife: slotLife(&d.cfg), MaxAge: c.maxAge, OnHeld: d.events.holds.Note, OnProgress: d.progress.tell,
 		Cancelled: (&cancelledBatches{rdb: s.redis}).has,
 	}
 	c.traffic.Expect(cfg.Queues.List().Names()...)

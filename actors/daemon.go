@@ -47,6 +47,7 @@ type Daemon struct {
 	young        young
 	drain        drain
 	beats        beats
+	progress     progress
 	hooks        *hooks
 	deaths       *poison.Deaths
 	events       *events

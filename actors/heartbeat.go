@@ -23,7 +23,7 @@ type heartbeat struct {
 func newHeartbeat(d *Daemon) *heartbeat {
 	h := &heartbeat{d: d}
 	d.events.recorder.OnUrgent(func() { d.env.System.Send(heart, supervised.Wake{}) })
-	h.Loops = supervised.NewLoops(d.env.Settling, d.env.System, heart, h.beat, h.renew, h.listen)
+	h.Loops = supervised.NewLoops(d.env.Settling, d.env.System, heart, h.beat, h.renew, h.listen, h.progress)
 	return h
 }
 

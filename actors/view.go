@@ -84,8 +84,9 @@ type (
 	//	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, moved,
 	//	// handed (over to another queue), left (in its queue), expired (dropped without a run), or late
 	//	// if the outcome of the job had been decided before. An outcome that the class has not had is missing.
-	//	Runs  map[string]uint64
-	//	Times Histogram // of runs without an error, and of the interrupted
+	//	Runs     map[string]uint64
+	//	Times    Histogram // of runs without an error, and of the interrupted
+	//	Progress uint64    // what its runs have told to be done, see troupe.Job.SetProgress; items of iterable jobs
 	//	// Moves are jobs by where they went: failed ones that were retried, have died or were
 	//	// dropped; those requeued at the deadline of a stop; those of dead processes that were
 	//	// rerouted, or poisoned.
@@ -151,7 +152,7 @@ func (d *Daemon) Health() Health { return d.view().Health() }
 // Metrics returns the metrics of now. It asks Redis nothing, and looks at each slot and each
 // actor.
 func (d *Daemon) Metrics() Metrics {
-	m := d.view().Metrics(d.cfg.Registry.Classes(), d.totals(), d.events.moves, d.events.ticks)
+	m := d.view().Metrics(d.cfg.Registry.Classes(), d.totals(), d.events.moves, d.events.ticks, d.countProgress())
 	for _, c := range d.capsules {
 		m.Unkept += c.runs.Unkept.Load()
 	}

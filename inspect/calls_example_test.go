@@ -80,6 +80,31 @@ func ExampleInspector_Processes() {
 	// Output: 0 processes, 0 running jobs <nil>
 }
 
+// How far a job has come that runs, and how it has ended.
+func ExampleInspector_Progress() {
+	rdb, end := inside()
+	defer end()
+	ctx, i := context.Background(), inspect.New(rdb)
+	jid, err := client.New(rdb).PushClass(ctx, "Report", []any{1})
+	if err != nil {
+		panic(err)
+	}
+	if p, err := i.Progress(ctx, jid); err == nil {
+		left, known := p.Left()
+		fmt.Println(p.Done, "of", p.Total, left, known)
+	} else {
+		fmt.Println("it does not run, or tells nothing:", errors.Is(err, inspect.ErrNotFound))
+	}
+	if r, err := i.Result(ctx, jid); err == nil {
+		fmt.Println(r.Outcome, string(r.Value))
+	} else {
+		fmt.Println("it has not ended, or that is not kept:", errors.Is(err, inspect.ErrNotFound))
+	}
+	// Output:
+	// it does not run, or tells nothing: true
+	// it has not ended, or that is not kept: true
+}
+
 // Whether jobs are still to run, or run.
 func ExampleInspector_Missing() {
 	rdb, end := inside()

@@ -20,16 +20,19 @@ type Work struct {
 	Queue   string    // the queue it was fetched from
 	RunAt   time.Time // since when it runs, in whole seconds
 	Job     JobRecord
+
+	Progress *Progress // nil if it has told none
 }
 
 // Works returns the jobs that run in the whole fleet, the longest first.
 func (i *Inspector) Works(ctx context.Context) ([]*Work, error) {
 	ids, err := i.members(ctx, keys.Processes)
+	const kinds = 3 // of hashes
 	cmds := make([]redis.Cmder, len(ids))
-	hashes := make([]reading, 0, 2*len(ids))
+	hashes := make([]reading, 0, kinds*len(ids))
 	for n, id := range ids {
 		cmds[n] = redis.NewIntCmd(ctx, "exists", id)
-		hashes = append(hashes, reading{where: ofHash, key: keys.Work(id)}, reading{where: ofHash, key: keys.Workers(id)})
+		hashes = append(hashes, reading{where: ofHash, key: keys.Work(id)}, reading{where: ofHash, key: keys.Workers(id)}, reading{where: ofHash, key: keys.Progress(id)})
 	}
 	var running []window
 	if err == nil {
@@ -44,12 +47,18 @@ func (i *Inspector) Works(ctx context.Context) ([]*Work, error) {
 			continue // it has died, or left just now
 		}
 		// A process that writes both hashes writes the same into both.
-		values := running[2*n].all
+		values := running[kinds*n].all
 		if len(values) == 0 {
-			values = running[2*n+1].all
+			values = running[kinds*n+1].all
+		}
+		told := map[string]*Progress{}
+		for _, one := range running[kinds*n+2].all {
+			told[one.field] = progressOf(one.head)
 		}
 		for _, one := range values {
-			works = append(works, newWork(id, one.field, one.text))
+			w := newWork(id, one.field, one.text)
+			w.Progress = told[w.Job.JID]
+			works = append(works, w)
 		}
 	}
 	slices.SortFunc(works, func(a, b *Work) int {

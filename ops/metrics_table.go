@@ -14,6 +14,7 @@ var (
 	jobTimes   = histogram("job_run_seconds", "Time of the runs that ended without an error, and of the interrupted.", "class").like("messaging.process.duration", "process")
 	jobWaits   = histogram("job_wait_seconds", "Time from the push of a job to the start of its run, estimated from one run in 16.", "queue")
 	jobMoves   = counter("job_moves_total", "Jobs that failed, were put back, or were those of dead processes, by where they went.", "class", "move")
+	progress   = counter("job_progress_total", "What the jobs of a class have told to be done, and the items of iterable jobs.", "class")
 	fetched    = counter("fetched_jobs_total", "Jobs taken from the queue.", "queue").like("messaging.client.consumed.messages", "receive")
 	fetchTime  = histogram("fetch_seconds", "Time of the calls that ask for jobs.", "capsule").like("messaging.client.operation.duration", "receive")
 	settleTime = histogram("settle_seconds", "Time of the calls that only settle jobs.", "capsule").like("messaging.client.operation.duration", "settle")
@@ -48,7 +49,7 @@ var (
 
 // daemonMetrics are all of them.
 var daemonMetrics = []*metric{
-	jobRuns, jobTimes, jobWaits, jobMoves, fetched, fetchTime, settleTime, ticks, ticksLost, ticksLate, limited, holds, processors, waiting, unresponsive, oldestRun,
+	jobRuns, jobTimes, jobWaits, jobMoves, progress, fetched, fetchTime, settleTime, ticks, ticksLost, ticksLate, limited, holds, processors, waiting, unresponsive, oldestRun,
 	restarts, crashes, budget, redisUp, redisRTT, outage, fencings, rescued, unkept, logLines, logStuck, phase, buildInfo,
 }
 
@@ -62,6 +63,9 @@ func pointsOf(m actors.Metrics) (p points) {
 		}
 		for move, n := range c.Moves {
 			p.add(jobMoves, float64(n), class, move)
+		}
+		if c.Progress > 0 { // which most classes never have
+			p.add(progress, float64(c.Progress), class)
 		}
 	}
 	for _, q := range m.Queues {

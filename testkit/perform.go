@@ -160,10 +160,10 @@ func (p *place) Save(context.Context, troupe.Iteration) (cancelled time.Time, er
 	return time.Time{}, nil
 }
 
-func (p *place) Moved() (save bool)       { return p.kept.Moved() }
-func (p *place) Drop()                    { p.kept.Drop() }
-func (*place) Interrupted() bool          { return false }
-func (*place) End(troupe.Iteration, bool) {}
+func (p *place) Moved(troupe.Iteration) (save bool) { return p.kept.Moved() }
+func (p *place) Drop()                              { p.kept.Drop() }
+func (*place) Interrupted() bool                    { return false }
+func (*place) End(troupe.Iteration, bool)           {}
 
 type runnerKey struct{}
 

@@ -95,6 +95,9 @@ func (r *request) jobPage() (*page, error) {
 	if x.CallbackOf != nil && addressable(x.CallbackOf.ID) {
 		p.Calls = r.url("batches", x.CallbackOf.ID)
 	}
+	if x.Result != nil {
+		r.hides(string(r.fleet.Mask.Result(x.Result.Value)), string(x.Result.Value))
+	}
 	if x.Record == nil && strings.Count(jid, ":") == 2 {
 		p.Events = r.eventsAbout(jid)
 	}

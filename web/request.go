@@ -167,10 +167,12 @@ type job struct {
 	Page         string          `json:"-"`               // the address of its page with where it is; "" without that
 	Fault        string          `json:"fault,omitempty"` // why these bytes are no job
 
-	Progress *explain.Progress `json:"progress,omitempty"` // of an iterable job that has begun
+	Progress *explain.Progress `json:"progress,omitempty"` // of an iterable job that has begun, and of one that runs and tells it
+
+	told *inspect.Progress
 }
 
-// iterates fills in how far those of n jobs have come that are iterable.
+// iterates fills in how far those of n jobs have come that are iterable, or have told it.
 func (r *request) iterates(n int, at func(int) *job) error {
 	jids := make([]string, n)
 	for i := range jids {
@@ -182,7 +184,7 @@ func (r *request) iterates(n int, at func(int) *job) error {
 	}
 	for i := range its {
 		j := at(i)
-		if j.Progress = explain.ProgressOf(&its[i], r.mask()); j.Progress != nil && j.Progress.Cursor != nil {
+		if j.Progress = explain.ProgressOf(&its[i], j.told, r.mask()); j.Progress != nil && j.Progress.Runs != nil && j.Progress.Cursor != nil {
 			r.hides(string(r.fleet.Mask.Args(its[i].Cursor)), string(its[i].Cursor))
 		}
 	}

@@ -88,7 +88,7 @@ func (r *request) runningJobs(s *snapshot) (*page, error) {
 	}
 	for _, w := range shown {
 		j := runningJob{job: r.job(&w.Job), Process: w.Process, Processor: w.Thread, Href: r.link("/tree/{id}", "tree", w.Process)}
-		j.At, j.Queue = w.RunAt, w.Queue
+		j.At, j.Queue, j.told = w.RunAt, w.Queue, w.Progress
 		if u, ok := seen.stuck[w.Job.JID]; ok {
 			j.Unresponsive = fmt.Sprintf("for %s: %s", words.Span(time.Since(u.Since)), u.Cause)
 		}
@@ -102,7 +102,7 @@ func (r *request) runningJobs(s *snapshot) (*page, error) {
 		return nil, err
 	}
 	for i := range p.Jobs {
-		if progress := p.Jobs[i].Progress; progress != nil {
+		if progress := p.Jobs[i].Progress; progress != nil && progress.Runs != nil {
 			p.Jobs[i].Cursor = progress.Cursor
 		}
 	}

@@ -181,7 +181,7 @@ func (h *hunt) place(name, inside string) (rest string, err error) {
 		seen, fail := h.r.running()
 		for _, w := range seen.list {
 			if h.filter.Match(&w.Job, w.RunAt) {
-				add(func() job { j := h.r.job(&w.Job); j.At, j.Queue = w.RunAt, w.Queue; return j })
+				add(func() job { j := h.r.job(&w.Job); j.At, j.Queue, j.told = w.RunAt, w.Queue, w.Progress; return j })
 			}
 		}
 		h.looked(len(seen.list))

@@ -23,7 +23,7 @@ func Clear(ctx context.Context, rdb redis.UniversalClient, identity string) erro
 		p.SRem(ctx, keys.Processes, identity)
 		// One key each, so that it works on a cluster too.
 		for _, key := range []string{
-			keys.Work(identity), keys.Workers(identity), identity, keys.Tree(identity),
+			keys.Work(identity), keys.Workers(identity), identity, keys.Tree(identity), keys.Progress(identity),
 			keys.Flushed(identity), keys.Measured(identity),
 		} {
 			p.Unlink(ctx, key)

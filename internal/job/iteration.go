@@ -30,6 +30,8 @@ const (
 	cursor     = "c"         // JSON
 	runtime    = "rt"        // text, with a fraction unless 0
 	cancelled  = "cancelled" // integer text since the epoch
+	items      = "t_done"    // integer; absent in what Ruby has begun
+	ofItems    = "t_total"   // integer; absent if it is not known
 )
 
 // LoadIteration reads the state of a job; the zero Iteration if there is none. A number
@@ -72,6 +74,7 @@ func iterationOf(fields map[string]string) troupe.Iteration {
 	if c := fields[cursor]; c != "" {
 		it.Cursor = json.RawMessage(c)
 	}
+	it.Done, it.Total = number(fields[items]), number(fields[ofItems])
 	if s, err := strconv.ParseFloat(fields[runtime], 64); err == nil && s > 0 && s < math.MaxInt64/1e9 {
 		it.Runtime = time.Duration(s * 1e9)
 	}
@@ -101,7 +104,20 @@ func IterationFields(it troupe.Iteration) []any {
 	if c == nil {
 		c = json.RawMessage("null")
 	}
-	return []any{executions, it.Executions, cursor, []byte(c), runtime, text(it.Runtime)}
+	all := []any{executions, it.Executions, cursor, []byte(c), runtime, text(it.Runtime)}
+	if it.Done > 0 {
+		all = append(all, items, it.Done)
+	}
+	if it.Total > 0 {
+		all = append(all, ofItems, it.Total)
+	}
+	return all
+}
+
+// number is a number of items; 0 of a text that is none.
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return max(0, n)
 }
 
 // DeleteIterations forgets the states of jobs that will not run again.

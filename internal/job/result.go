@@ -71,11 +71,12 @@ func ResultFor(p *troupe.Payload, class *troupe.Options) time.Duration {
 	return 0
 }
 
-// Report is what a handler says of its job while it runs: its result. Safe for concurrent use.
+// Report is what a handler says of its job while it runs: its result and its progress. Safe for concurrent use.
 type Report struct {
-	mu     sync.Mutex
-	result json.RawMessage
-	ended  bool
+	mu       sync.Mutex
+	result   json.RawMessage
+	progress told
+	ended    bool
 }
 
 // SetResult keeps the result for the end of the run. One that is set again replaces it.

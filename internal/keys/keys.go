@@ -57,6 +57,9 @@ func Pushed(token string) string { return "troupe:pushed:" + token }
 // Flushed remembers the last batch of statistics of a process.
 func Flushed(identity string) string { return "troupe:flushed:" + identity }
 
+// Progress is the hash of what the running jobs of a process have told of their progress: jid -> JSON.
+func Progress(identity string) string { return "troupe:progress:" + identity }
+
 // Tree is the live supervision tree of a process, as JSON.
 func Tree(identity string) string { return "troupe:tree:" + identity }
 

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe"
@@ -19,6 +20,7 @@ type Class struct {
 	iterable  bool
 	collect   troupe.Collect // the zero value if each job has a call of its own
 	index     int            // of its runs in runs.Counts; the next one is of those in which it is a wrapper
+	progress  atomic.Uint64  // what its runs have told to be done
 }
 
 // Classes are the handlers of registry with mw around them, by class and alias. Jobs that are not in
@@ -46,6 +48,9 @@ func Classes(registry *troupe.Registry, elsewhere string, base func(int, error, 
 	}
 	return classes, nil
 }
+
+// Progressed is how much the runs of the class have told to be done.
+func (c *Class) Progressed() uint64 { return c.progress.Load() }
 
 // Collect says how many jobs one call has.
 func (c *Class) Collect() troupe.Collect { return c.collect }

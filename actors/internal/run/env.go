@@ -50,6 +50,7 @@ type Env struct {
 	SlotLife    time.Duration             // that a slot of a limit lives without a sign of life
 	MaxAge      time.Duration             // of what a limit has answered, when its job starts
 	OnHeld      func(rule string)         // counts a job that a limit holds
+	OnProgress  func()                    // a run has told its progress for the first time; must not block
 
 	Crypt           *job.Crypt // opens last arguments; nil without keys
 	Timestamps      troupe.Timestamps

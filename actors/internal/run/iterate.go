@@ -90,7 +90,8 @@ func (k *iteration) Save(ctx context.Context, it troupe.Iteration) (time.Time, e
 	return saved.Cancelled, err
 }
 
-func (k *iteration) Moved() bool {
+func (k *iteration) Moved(it troupe.Iteration) bool {
+	k.r.job.counted(it.Done, it.Total)
 	kept := k.r.job.kept.Load()
 	return kept != nil && kept.Moved()
 }

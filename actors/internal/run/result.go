@@ -107,3 +107,34 @@ func (r *Run) unkept(e *fetch.Effects) {
 	r.env.Unkept.Add(1)
 	r.line(zerolog.WarnLevel, "unkept").Str("reason", words.Text(e.Unkept)).Msg("the result of a job was not kept")
 }
+
+// SetProgress is what troupe.SetProgress calls.
+func (c *jobContext) SetProgress(done, total int64, text string) {
+	if c.r.jid != "" {
+		c.progressed(c.report().SetProgress(done, total, text, false))
+	}
+}
+
+// counted notes how many items of an iterable job are done.
+func (c *jobContext) counted(done, total int64) {
+	c.progressed(c.report().SetProgress(done, total, "", true))
+}
+
+func (c *jobContext) progressed(more int64, first bool) {
+	if h := c.r.handler; h != nil && more > 0 {
+		h.progress.Add(uint64(more))
+	}
+	if first {
+		c.r.env.OnProgress()
+	}
+}
+
+// Progress is what the run has told of its progress, and whether that has changed since the last look; ok is false if it has told
+// nothing, has ended, or is not the job's any more. One goroutine at a time may call it.
+func (r *Run) Progress(now time.Time) (jid string, p job.Progress, changed, ok bool) {
+	if !r.began.Load() || r.over.Load() || !r.env.Ledger.IsOpen(r.w) {
+		return "", p, false, false
+	}
+	p, changed, ok = r.job.told.Load().Progress(now)
+	return r.jid, p, changed, ok
+}

@@ -49,8 +49,9 @@ type ClassMetrics struct {
 	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, moved,
 	// handed (over to another queue), left (in its queue), expired (dropped without a run), or late
 	// if the outcome of the job had been decided before. An outcome that the class has not had is missing.
-	Runs  map[string]uint64
-	Times Histogram // of runs without an error, and of the interrupted
+	Runs     map[string]uint64
+	Times    Histogram // of runs without an error, and of the interrupted
+	Progress uint64    // what its runs have told to be done, see troupe.Job.SetProgress; items of iterable jobs
 	// Moves are jobs by where they went: failed ones that were retried, have died or were
 	// dropped; those requeued at the deadline of a stop; those of dead processes that were
 	// rerouted, or poisoned.
@@ -103,11 +104,11 @@ func named(i int) int { return min(i, maxClasses-1) }
 
 // Metrics are those of the daemon: classes are the registry's, totals the runs of each class of
 // package run, moved counts the moves, and ticks the ticks. It looks at each actor.
-func (v *View) Metrics(classes []string, totals []runs.Totals, moved *Moves, ticks *Ticks) Metrics {
+func (v *View) Metrics(classes []string, totals []runs.Totals, moved *Moves, ticks *Ticks, progress []uint64) Metrics {
 	m := Metrics{
 		Phase: v.Phase, RedisUp: !v.Outage.Away(), RedisOutage: v.Outage.Total(), Fencings: v.Fencings,
 		LogDropped: v.Log.Dropped, LogBlocked: v.Log.Blocked, Budgets: map[string]float64{},
-		Classes: classMetrics(classes, totals, moved), Queues: v.queueMetrics(),
+		Classes: classMetrics(classes, totals, moved, progress), Queues: v.queueMetrics(),
 	}
 	m.Periodic, m.TickLate = ticks.of()
 	rows := v.System.Snapshot(v.Now)
@@ -131,7 +132,7 @@ func (v *View) Metrics(classes []string, totals []runs.Totals, moved *Moves, tic
 	return m
 }
 
-func classMetrics(classes []string, totals []runs.Totals, moved *Moves) (all []ClassMetrics) {
+func classMetrics(classes []string, totals []runs.Totals, moved *Moves, progress []uint64) (all []ClassMetrics) {
 	byClass := make([]runs.Totals, named(len(classes))+1)
 	byClass[len(byClass)-1] = totals[0]
 	for i := range classes {
@@ -151,6 +152,9 @@ func classMetrics(classes []string, totals []runs.Totals, moved *Moves) (all []C
 			}
 		}
 		all = append(all, c)
+	}
+	for i, n := range progress {
+		all[named(i)].Progress += n
 	}
 	return all
 }

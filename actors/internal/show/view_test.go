@@ -31,7 +31,7 @@ func TestQueuesAreAddedUp(t *testing.T) {
 		a.Queues = append(a.Queues, runs.Queue{Name: fmt.Sprint("q", i), Fetched: 1})
 	}
 	b.Queues = []runs.Queue{{Name: "q0", Fetched: 5}, {Name: "other", Fetched: 7}}
-	all := newView(a, b).Metrics(nil, make([]runs.Totals, 1), NewMoves(new(troupe.Registry)), NewTicks(nil)).Queues
+	all := newView(a, b).Metrics(nil, make([]runs.Totals, 1), NewMoves(new(troupe.Registry)), NewTicks(nil), nil).Queues
 	if len(all) != maxQueues || all[0].Queue != "q0" || all[0].Fetched != 6 {
 		t.Fatalf("%d queues, the first is %+v", len(all), all[0])
 	}
@@ -50,7 +50,7 @@ func TestACapsuleCountsWhatItHolds(t *testing.T) {
 		Replaced: []tree.JobRef{{Started: now.Add(-time.Hour)}},
 	})
 	v.Now = now
-	c := v.Metrics(nil, make([]runs.Totals, 1), NewMoves(new(troupe.Registry)), NewTicks(nil)).Capsules[0]
+	c := v.Metrics(nil, make([]runs.Totals, 1), NewMoves(new(troupe.Registry)), NewTicks(nil), nil).Capsules[0]
 	if c.Waiting != 5 || c.OldestRun != time.Hour {
 		t.Errorf("%d wait and the oldest run lasts %v, want 5 and an hour", c.Waiting, c.OldestRun)
 	}

@@ -32,6 +32,7 @@ type Explanation struct {
 	Parent   string    `json:"parent,omitempty"`   // jid of the job with whose ack it was pushed
 	Chain    *Chain    `json:"chain,omitempty"`    // of a job that has others behind it
 	Lock     *Lock     `json:"lock,omitempty"`     // of a unique job
+	Result   *Result   `json:"result,omitempty"`   // of one whose end is kept
 
 	Batch      *Batch `json:"batch,omitempty"`       // of a job of a batch
 	CallbackOf *Batch `json:"callback_of,omitempty"` // of a callback
@@ -104,6 +105,9 @@ func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Mas
 		}
 	}
 	if err := s.iterates(); err != nil {
+		return nil, err
+	}
+	if err := s.result(); err != nil {
 		return nil, err
 	}
 	if err := s.limited(); err != nil {
@@ -201,6 +205,8 @@ func (s *search) nowhere() {
 		last = fmt.Sprintf(" The last that is known: %s at %s in %s.", strings.TrimSuffix(r.Kind+": "+r.Text, ": "), words.At(r.At), r.Process)
 	}
 	switch {
+	case s.x.Result != nil:
+		s.x.Next = "Nothing."
 	case len(s.unread) > 0:
 		s.because("not_found", "It was not found, and not all was searched: not %s.%s", strings.Join(s.unread, "; "), last)
 		s.x.Next = "It is not known."

@@ -170,6 +170,17 @@ func (m *Masker) Value(raw json.RawMessage) json.RawMessage {
 	return m.inner(raw, 0)
 }
 
+// Result is what a job has returned, for people; nil for nothing.
+func (m *Masker) Result(raw json.RawMessage) json.RawMessage {
+	switch {
+	case raw == nil || m.all():
+		return raw
+	case m.how == Hide:
+		return json.RawMessage(hidden)
+	}
+	return m.Value(raw)
+}
+
 func (m *Masker) inner(raw json.RawMessage, depth int) json.RawMessage {
 	if depth > deepest {
 		return json.RawMessage(Masked)

@@ -78,7 +78,18 @@ func list(ctx context.Context, s *cli.Session, of string, f *bulk.Filter, limit 
 		}
 	}
 	t, n := newJobTable(ctx, s), 0
-	if err := walk(ctx, s, of, (*inspect.Queue).Each, func(r *inspect.JobRecord, when time.Time, score float64) (more bool) {
+	if of == "running" {
+		works, err := s.Inspector.Works(ctx)
+		if err != nil {
+			return err
+		}
+		for _, w := range works {
+			if f.Match(&w.Job, w.RunAt) && (limit <= 0 || n < limit) {
+				t.add(jobRow{w.RunAt, 0, w.Progress, &w.Job})
+				n++
+			}
+		}
+	} else if err := walk(ctx, s, of, (*inspect.Queue).Each, func(r *inspect.JobRecord, when time.Time, score float64) (more bool) {
 		if f.Match(r, when) {
 			t.row(when, score, r)
 			n++

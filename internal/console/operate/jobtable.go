@@ -26,7 +26,7 @@ type job struct {
 	Args  json.RawMessage `json:"args"`
 	Tags  []string        `json:"tags,omitempty"`
 
-	Progress *explain.Progress `json:"progress,omitempty"` // of an iterable job that has begun
+	Progress *explain.Progress `json:"progress,omitempty"` // of an iterable job that has begun, and of one that runs and tells it
 }
 
 // moment is a time in JSON, nil for none.
@@ -51,6 +51,7 @@ type jobTable struct {
 type jobRow struct {
 	when  time.Time
 	score float64
+	told  *inspect.Progress // of one that runs
 	*inspect.JobRecord
 }
 
@@ -69,7 +70,11 @@ func newJobTable(ctx context.Context, s *cli.Session) *jobTable {
 const widest = 80
 
 func (t *jobTable) row(when time.Time, score float64, r *inspect.JobRecord) {
-	if t.waiting = append(t.waiting, jobRow{when, score, r}); len(t.waiting) == atOnce {
+	t.add(jobRow{when, score, nil, r})
+}
+
+func (t *jobTable) add(r jobRow) {
+	if t.waiting = append(t.waiting, r); len(t.waiting) == atOnce {
 		t.print()
 	}
 }
@@ -83,7 +88,7 @@ func (t *jobTable) print() {
 	its, err := t.s.Inspector.Iterations(t.ctx, jids...)
 	if t.err = cmp.Or(t.err, err); t.err == nil {
 		for i, r := range t.waiting {
-			t.one(r.when, r.score, r.JobRecord, explain.ProgressOf(&its[i], t.s.Mask))
+			t.one(r.when, r.score, r.JobRecord, explain.ProgressOf(&its[i], r.told, t.s.Mask))
 		}
 	}
 	t.waiting = t.waiting[:0]

@@ -22,13 +22,19 @@ func showCommand(files cli.Files) *cobra.Command {
 	return spec{
 		use: "show [SET|held|running|queue:NAME] JID", short: "Show one job", args: cli.Args(1, 2), words: append(slices.Clone(bulk.Sets), bulk.Held, "running"), names: queueKeys,
 		long: `Show looks for a job among those that run, in the sets, in the queues and among those that limits hold, and shows its payload,
-and the backtrace of its error in lines. It goes through whole sets and queues, which takes seconds for a
+the backtrace of its error in lines, how far it has come if it tells that, and its result if that is kept. It goes through whole sets and queues, which takes seconds for a
 million jobs, and says what it has searched if it finds none. With a set or a queue it looks only there. Of a job of more than 64 KB it
 shows the beginning and the end, and how much is missing; jobs export has all of it.`,
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			x, err := found(ctx, s, args)
 			if err != nil {
 				return err
+			}
+			if x.Record == nil { // its end is kept, and no more
+				if s.JSON {
+					return s.PrintJSON(map[string]any{"place": "", "result": x.Result})
+				}
+				return showTold(s, x)
 			}
 			p := s.Mask.Payload(x.Record)
 			lines, wrong := s.Mask.Backtrace(x.Record)
@@ -37,13 +43,21 @@ shows the beginning and the end, and how much is missing; jobs export has all of
 				if len(lines) > 0 {
 					shown["backtrace"] = lines
 				}
+				if x.Progress != nil {
+					shown["progress"] = x.Progress
+				}
+				if x.Result != nil {
+					shown["result"] = x.Result
+				}
 				return s.PrintJSON(shown)
 			}
 			when := words.At(x.When)
 			if x.When.IsZero() && x.Entry != nil {
 				when = scores.Words(x.Entry.Score)
 			}
-			_, err = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(x.Place), when)
+			if _, err = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(x.Place), when); err == nil {
+				err = showTold(s, x)
+			}
 			for key := range p.Keys() {
 				text, _ := p.Get(key)
 				if key == "error_backtrace" && wrong == nil {
@@ -60,11 +74,26 @@ shows the beginning and the end, and how much is missing; jobs export has all of
 	}.command(files)
 }
 
+// showTold prints what a job has told of itself.
+func showTold(s *cli.Session, x *explain.Explanation) (err error) {
+	if text := x.Progress.String(); text != "" {
+		_, err = fmt.Fprintf(s.Out, "progress: %s\n", cli.Line(text))
+	}
+	if r := x.Result; err == nil && r != nil {
+		text := string(r.Value)
+		if r.ErrorClass != "" {
+			text = r.ErrorClass + ": " + r.ErrorMessage
+		}
+		_, err = fmt.Fprintf(s.Out, "result: %s, %s\t%s\n", r.Outcome, words.At(r.At), cli.Line(text))
+	}
+	return err
+}
+
 // found is a job that is named: wherever it is, or in the place before its name.
 func found(ctx context.Context, s *cli.Session, args []string) (*explain.Explanation, error) {
 	if len(args) == 1 {
 		x, err := explain.Job(ctx, s.Redis, args[0], s.Mask)
-		if err == nil && x.Record == nil {
+		if err == nil && x.Record == nil && x.Result == nil {
 			err = notFound(args[0], x)
 		}
 		return x, err

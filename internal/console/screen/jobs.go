@@ -45,15 +45,15 @@ func distance(at time.Time) string {
 	}
 }
 
-// progress has the last cell of rows begin with how far their jobs have come that are iterable.
-func (r *Redis) progress(ctx context.Context, rows []Row, jid func(i int) string) error {
-	jids := make([]string, len(rows))
+// progress has the last cell of rows begin with how far their jobs have come that are iterable, or that run and tell it.
+func (r *Redis) progress(ctx context.Context, rows []Row, jid func(i int) (string, *inspect.Progress)) error {
+	jids, told := make([]string, len(rows)), make([]*inspect.Progress, len(rows))
 	for i := range jids {
-		jids[i] = jid(i)
+		jids[i], told[i] = jid(i)
 	}
 	its, err := r.Inspector.Iterations(ctx, jids...)
 	for i := range its {
-		if text := explain.ProgressOf(&its[i], r.Mask).String(); text != "" {
+		if text := explain.ProgressOf(&its[i], told[i], r.Mask).String(); text != "" {
 			last := &rows[i].Line[len(rows[i].Line)-1]
 			last.Text = words.Head(text + "  " + last.Text)
 		}
@@ -111,7 +111,7 @@ func (r *Redis) set(ctx context.Context, q *Query, set *inspect.JobSet) (*Pictur
 	entries, size, err := set.Page(ctx, from, limit, up)
 	if q.Filter == "" || err != nil {
 		rows := drawn(entries, draw)
-		err = cmp.Or(err, r.progress(ctx, rows, func(i int) string { return entries[i].JID }))
+		err = cmp.Or(err, r.progress(ctx, rows, func(i int) (string, *inspect.Progress) { return entries[i].JID, nil }))
 		return window(q, from, size, rows), err
 	}
 	all := set.Each(ctx)
@@ -130,7 +130,7 @@ func (r *Redis) queue(ctx context.Context, q *Query) (*Picture, error) {
 	jobs, size, err := queue.Page(ctx, from, limit)
 	if q.Filter == "" || err != nil {
 		rows := drawn(jobs, draw)
-		err = cmp.Or(err, r.progress(ctx, rows, func(i int) string { return jobs[i].JID }))
+		err = cmp.Or(err, r.progress(ctx, rows, func(i int) (string, *inspect.Progress) { return jobs[i].JID, nil }))
 		return window(q, from, size, rows), err
 	}
 	return search(q, size, queue.Each(ctx), draw)
@@ -196,7 +196,7 @@ func (r *Redis) running(ctx context.Context, q *Query) (*Picture, error) {
 		row.Acts = []Act{r.cancelAct(&w.Job)}
 		rows = append(rows, row)
 	}
-	err = cmp.Or(err, r.progress(ctx, rows, func(i int) string { return works[i].Job.JID }))
+	err = cmp.Or(err, r.progress(ctx, rows, func(i int) (string, *inspect.Progress) { return works[i].Job.JID, works[i].Progress }))
 	return q.tablePicture("RUNS CLASS QUEUE PROCESS JID ARGS", rows), err
 }
 
