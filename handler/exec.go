@@ -38,6 +38,7 @@ const (
 type execHandler struct {
 	argv    []string
 	env     []string // names of variables that are passed as well
+	result  bool     // stdout is the result
 	timeout time.Duration
 	log     zerolog.Logger
 
@@ -58,6 +59,11 @@ type ExecOptions struct {
 
 	// Timeout bounds one run; 0 means never.
 	Timeout time.Duration
+
+	// Result has what the program writes to stdout be the result of its job, if it is done: see troupe.SetResult. It is taken as
+	// JSON if it is that, else as a text, without line breaks at its end; nothing is none. It is not logged. One of more than
+	// troupe.MaxResult bytes is not kept, and the log says so: the job is done all the same.
+	Result bool
 
 	// Logger gets what the program writes.
 	Logger zerolog.Logger
@@ -98,6 +104,7 @@ func NewExec(o ExecOptions) (troupe.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.result = o.Result
 	return e, nil
 }
 
@@ -155,6 +162,10 @@ func (e *execHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), e.argv[0], e.argv[1:]...)
 	cmd.Stdin = io.MultiReader(bytes.NewReader(p.Bytes()), bytes.NewReader([]byte("\n")))
 	cmd.Stdout, cmd.Stderr = stdout, io.MultiWriter(stderr, &last)
+	var written result
+	if e.result {
+		cmd.Stdout = &written
+	}
 	cmd.WaitDelay = e.drainDelay
 	cmd.Env = append(environment(e.env), vars...)
 	c, err := startChild(cmd, log)
@@ -168,7 +179,13 @@ func (e *execHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	cause := e.await(ctx, c)
 	stdout.close()
 	stderr.close()
-	return e.outcome(cmd.ProcessState, cause, last.String())
+	err = e.outcome(cmd.ProcessState, cause, last.String())
+	if err == nil && e.result {
+		if err := written.set(ctx); err != nil { // the job is done
+			log.Warn().Err(err).Msg("the result of a job was not kept")
+		}
+	}
+	return err
 }
 
 // await returns when the program and its group are gone: nil, or why they were

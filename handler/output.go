@@ -2,12 +2,17 @@ package handler
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
 )
 
 const (
@@ -143,4 +148,32 @@ func (t *tail) String() string {
 		all = all[len(all)-tailLines:]
 	}
 	return strings.Join(all, "\n")
+}
+
+// result keeps what is written to it, at most troupe.MaxResult bytes. It never fails.
+type result struct {
+	b []byte
+	n int // bytes that were written
+}
+
+// Write implements io.Writer.
+func (r *result) Write(p []byte) (int, error) {
+	r.b = append(r.b, p[:min(len(p), troupe.MaxResult-len(r.b))]...)
+	r.n += len(p)
+	return len(p), nil
+}
+
+// set makes it the result of the job that ctx belongs to.
+func (r *result) set(ctx context.Context) error {
+	if r.n > len(r.b) {
+		return fmt.Errorf("the program has written %d bytes to stdout, expected at most %d (troupe.MaxResult)", r.n, troupe.MaxResult)
+	}
+	text := bytes.TrimRight(r.b, "\r\n")
+	switch {
+	case len(text) == 0:
+		return nil
+	case json.Valid(text):
+		return troupe.SetResult(ctx, json.RawMessage(text))
+	}
+	return troupe.SetResult(ctx, strings.ToValidUTF8(string(text), "\ufffd"))
 }

@@ -64,7 +64,7 @@ func pointsOf(m actors.Metrics) (p points) {
 		for move, n := range c.Moves {
 			p.add(jobMoves, float64(n), class, move)
 		}
-		if c.Progress > 0 { // which most classes never have
+		if c.Class == "" || c.Progress > 0 { // which most classes never have
 			p.add(progress, float64(c.Progress), class)
 		}
 	}

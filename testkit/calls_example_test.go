@@ -16,7 +16,7 @@ import (
 // TestExamples runs the examples: they take a *testing.T.
 func TestExamples(tt *testing.T) {
 	for name, example := range map[string]func(){
-		"Perform": ExamplePerform, "PerformClass": ExamplePerformClass, "Fake": ExampleFake, "Inline": ExampleInline, "Record": ExampleRecord, "Pushes": ExamplePushes,
+		"Perform": ExamplePerform, "PerformClass": ExamplePerformClass, "Fake": ExampleFake, "Inline": ExampleInline, "RequireResult": ExampleRequireResult, "PerformMany": ExamplePerformMany, "Record": ExampleRecord, "Pushes": ExamplePushes,
 		"Start": ExampleStart, "Virtual": ExampleVirtual, "RequireRetried": ExampleRequireRetried, "Kit_Skip": ExampleKit_Skip,
 		"Kit_Expect": ExampleKit_Expect, "Kit_Hold": ExampleKit_Hold, "Strict": ExampleStrict, "NewMemory": ExampleNewMemory, "NewServer": ExampleNewServer,
 	} {
@@ -47,6 +47,36 @@ func ExampleInline() { //nolint:testableexamples // it takes a *testing.T
 	pushes := testkit.Inline(t, registry(), nil)
 	if _, err := pushes.Client.Push(t.Context(), Greeting{Name: "Ada"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a job returns that was run from what is pushed.
+func ExampleRequireResult() { //nolint:testableexamples // it takes a *testing.T
+	var jobs troupe.Registry
+	troupe.HandleResult(&jobs, func(_ context.Context, job *troupe.Job[Greeting]) (string, error) {
+		return "Hello " + job.Args.Name, nil
+	})
+	pushes := testkit.Inline(t, &jobs, nil)
+	jid, err := pushes.Client.Push(t.Context(), Greeting{Name: "Ada"})
+	if text := testkit.RequireResult[string](t, pushes, jid); err != nil || text != "Hello Ada" {
+		t.Error(text, err)
+	}
+}
+
+// A handler of many jobs, in one call.
+func ExamplePerformMany() { //nolint:testableexamples // it takes a *testing.T
+	greetAll := func(_ context.Context, jobs []*troupe.Job[Greeting]) []error {
+		errs := make([]error, len(jobs))
+		for i, job := range jobs {
+			if job.Args.Name == "" {
+				errs[i] = troupe.Kill(errors.New("nobody to greet"))
+			}
+		}
+		return errs
+	}
+	errs := testkit.PerformMany(t, t.Context(), greetAll, []Greeting{{Name: "Ada"}, {}})
+	if errs[0] != nil || errs[1] == nil {
+		t.Error(errs)
 	}
 }
 

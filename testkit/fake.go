@@ -3,6 +3,7 @@ package testkit
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -32,7 +33,8 @@ type Pushes struct {
 	waiting []Pushed          // of those, what was not run yet
 	locks   map[string]string // of unique jobs: jid by key
 
-	debounces map[string]debounced // the first push of each job of client.Debounce, by key
+	debounces map[string]debounced       // the first push of each job of client.Debounce, by key
+	results   map[string]json.RawMessage // of the jobs that are done, by jid
 }
 
 // Pushed is one job as it would be in Redis.
@@ -63,7 +65,7 @@ func Inline(tb testing.TB, r *troupe.Registry, mw []troupe.Middleware, opts ...c
 	tb.Helper()
 	p := &Pushes{tb: tb, inline: &runner{tb: tb, registry: r, mw: mw}}
 	p.Client = p.newClient(opts)
-	p.inline.client, p.inline.unlock = p.Client, p.unlock
+	p.inline.client, p.inline.unlock, p.inline.results = p.Client, p.unlock, p.setResult
 	return p
 }
 
@@ -118,7 +120,7 @@ func (p *Pushes) Jobs() []Pushed {
 func (p *Pushes) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all, p.waiting, p.locks, p.debounces = nil, nil, nil, nil
+	p.all, p.waiting, p.locks, p.debounces, p.results = nil, nil, nil, nil, nil
 }
 
 // Drain runs the waiting jobs, oldest first and scheduled ones as if they were
@@ -163,7 +165,7 @@ func (p *Pushes) drainOne(ctx context.Context, r *troupe.Registry, mw []troupe.M
 	next := p.waiting[i]
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	p.mu.Unlock()
-	run := runner{tb: p.tb, registry: r, mw: mw, client: p.Client, unlock: p.unlock}
+	run := runner{tb: p.tb, registry: r, mw: mw, client: p.Client, unlock: p.unlock, results: p.setResult}
 	return true, run.run(ctx, next.Payload)
 }
 

@@ -3,6 +3,7 @@ package testkit
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -81,6 +82,7 @@ type runner struct {
 	mw       []troupe.Middleware
 	client   *client.Client // of client.FromContext, unless the context has one
 	unlock   func(l *job.Lock, at troupe.UniqueUntil)
+	results  func(jid string, text json.RawMessage)
 }
 
 func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
@@ -109,6 +111,8 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	at := place{kept: kept}
 	ctx = context.WithValue(context.WithValue(ctx, jobctx.Kept{}, kept), jobctx.Keeper{}, &at)
 	client.Within(ctx) // it tells kept how to push
+	ctx, told := withTeller(ctx)
+	defer told.Close()
 	if err := job.Late(p, &entry.Options, time.Now()); err != nil {
 		if job.AskedBy(err).Discard { // it has not failed
 			return nil
@@ -121,7 +125,10 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		pushes = append(pushes, job.Next(behind, nil, p.JID(), time.Now(), troupe.TimestampsFloat))
 	}
 	fault := cmp.Or(at.fault, kept.Send(pushes))
-	return cmp.Or(err, fault)
+	if err = cmp.Or(err, fault); err == nil {
+		r.results(p.JID(), told.Result())
+	}
+	return err
 }
 
 // perform runs the handler of a job.

@@ -167,3 +167,65 @@ type parent struct{ Pushed int }
 func (parent) Class() string { return "Parent" }
 
 func (parent) Defaults() troupe.Options { return troupe.Options{Queue: "parents"} }
+
+type sum struct{ A, B int }
+
+func (sum) Class() string { return "Sum" }
+
+// The result of a job that a fake has run is read by RequireResult; one that failed has none.
+func TestResultsOfAFake(t *testing.T) {
+	var r troupe.Registry
+	troupe.HandleResult(&r, func(_ context.Context, job *troupe.Job[sum]) (int, error) {
+		job.SetProgress(1, 2, "half")
+		if job.Args.A < 0 {
+			return 1, errors.New("no")
+		}
+		return job.Args.A + job.Args.B, nil
+	})
+	p := testkit.Fake(t)
+	jid := harness.Must(p.Client.Push(t.Context(), sum{2, 3}))(t)
+	fails := harness.Must(p.Client.Push(t.Context(), sum{-1, 3}))(t)
+	harness.Fails(t, func(tb testing.TB) { testkit.RequireResult[int](tb, p, jid) }, "is not done")
+	if n, err := p.Drain(t.Context(), &r); n != 2 || err == nil {
+		t.Errorf("%d have run, %v", n, err)
+	}
+	harness.Equal(t, "the result", testkit.RequireResult[int](t, p, jid), 5)
+	harness.Fails(t, func(tb testing.TB) { testkit.RequireResult[string](tb, p, jid) }, "does not fit")
+	harness.Fails(t, func(tb testing.TB) { testkit.RequireResult[int](tb, p, fails) }, "is not done")
+	inline := testkit.Inline(t, &r, nil)
+	jid = harness.Must(inline.Client.Push(t.Context(), sum{4, 5}))(t)
+	harness.Equal(t, "the result of one that ran inline", testkit.RequireResult[int](t, inline, jid), 9)
+}
+
+// PerformMany makes one call with all jobs, in order, and returns their outcomes; a job whose arguments do not fit does not come to it.
+func TestPerformMany(t *testing.T) {
+	calls := 0
+	no := errors.New("no")
+	many := func(_ context.Context, jobs []*troupe.Job[step]) []error {
+		calls++
+		var ns []int
+		errs := make([]error, len(jobs))
+		for i, job := range jobs {
+			if ns = append(ns, job.Args.N); job.Args.N == 2 {
+				errs[i] = no
+			}
+		}
+		harness.EqualList(t, "jobs of the call", ns, []int{1, 2, 3})
+		return errs
+	}
+	errs := testkit.PerformMany(t, t.Context(), many, []step{{1}, {2}, {3}})
+	if calls != 1 || len(errs) != 3 || errs[0] != nil || !errors.Is(errs[1], no) || errs[2] != nil {
+		t.Errorf("%d calls, %v", calls, errs)
+	}
+	errs = testkit.PerformMany(t, t.Context(), func(context.Context, []*troupe.Job[step]) []error { return nil }, []step{{1}, {2}})
+	if len(errs) != 2 || errs[0] != nil || errs[1] != nil {
+		t.Errorf("of nil: %v", errs)
+	}
+	errs = testkit.PerformMany(t, t.Context(), func(context.Context, []*troupe.Job[step]) []error { panic("boom") }, []step{{1}, {2}})
+	for _, err := range errs {
+		if p := new(troupe.PanicError); !errors.As(err, &p) {
+			t.Errorf("of a panic: %v", errs)
+		}
+	}
+	harness.Equal(t, "of none", len(testkit.PerformMany(t, t.Context(), many, nil)), 0)
+}

@@ -96,7 +96,7 @@ func (r *request) jobPage() (*page, error) {
 		p.Calls = r.url("batches", x.CallbackOf.ID)
 	}
 	if x.Result != nil {
-		r.hides(string(r.fleet.Mask.Result(x.Result.Value)), string(x.Result.Value))
+		r.masked = r.masked || !r.showsAll() && mask.Hides(string(x.Result.Value))
 	}
 	if x.Record == nil && strings.Count(jid, ":") == 2 {
 		p.Events = r.eventsAbout(jid)

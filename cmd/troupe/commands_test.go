@@ -63,7 +63,7 @@ var lines = map[string]string{
 // apart are the commands that are none of those, and why.
 var apart = map[string]string{
 	"run": "the daemon", "demo": "a daemon of its own", "push": "its --args are those of the job", "check": "it looks at a file",
-	"version": "it looks at nothing", "jobs": "it prints its help", "adopt": "it prints its help", "top": "a screen",
+	"version": "it looks at nothing", "await": "a client that waits, with the rights of one", "jobs": "it prints its help", "adopt": "it prints its help", "top": "a screen",
 	"web": "a server", "web user": "it makes a line of a file", "web token": "it makes a line of a file", "health": "it asks a daemon, not Redis",
 }
 
@@ -100,6 +100,7 @@ func fill(t *testing.T, rdb *redis.Client) {
 			"busy", 1, "beat", now, "quiet", "false", "rss", 29476},
 		{"HSET", ruby + ":workers", "gk1", `{"queue":"default","payload":` + fmt.Sprintf("%q", job("walks", "")) + `,"run_at":1795225012}`},
 		{"HSET", "it-walks", "ex", 1, "c", 199, "rt", 0},
+		{"SET", "troupe:result:ended", `{"outcome":"done","at":1795225014.5,"result":{"bytes":10,"token":"hunter2"}}`},
 		{"HSET", ours, "info", `{"hostname":"vm","pid":9,"concurrency":2,"queues":["low"],"identity":"` + ours + `","version":"troupe"}`, "busy", 0, "beat", now, "quiet", "false"},
 		{"SET", "troupe:pulse:" + ours, `{"at":` + fmt.Sprint(now) + `,"version":"0.1","phase":"running","capsules":[{"name":"default","idle":2}],"restarts":1}`},
 		{"ZADD", "troupe:pulses", now, ours},

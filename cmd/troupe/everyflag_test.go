@@ -56,7 +56,7 @@ var filters = []string{"text", "class", "queue", "error", "tag", "since", "until
 var starts = map[string]string{
 	"run": "run -C FILE -t 5", "jobs cancel": "jobs cancel walks --read-only", // else these two wait for an answer
 	"configure": "configure vm:9:0123456789ab --concurrency 3 --read-only",
-	"demo":      "demo --for 1s", "push": "push NoOp", "check": "check -C FILE", "version": "version", "top": "top --every 1s",
+	"demo":      "demo --for 1s", "await": "await ended", "push": "push NoOp", "check": "check -C FILE", "version": "version", "top": "top --every 1s",
 	"web": "web --listen 127.0.0.1:0", "web user": "web user ann --role viewer", "web token": "web token ci --role viewer", "health": "health --ops OPS",
 }
 

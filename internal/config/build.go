@@ -78,7 +78,7 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 		options.Recovery = h.Recovery
 		options.Take, options.RestQueue = h.Take, h.RestQueue
 		options.Limits = s.limitsOf(h.Class)
-		options.ExpireAfter, options.DropExpired = h.ExpireAfter, h.DropExpired
+		options.ExpireAfter, options.DropExpired, options.ResultFor = h.ExpireAfter, h.DropExpired, h.ResultFor
 		troupe.HandleClass(&registry, h.Class, run, options)
 	}
 	return &registry, nil
@@ -95,6 +95,6 @@ func (h handlerEntry) make(log zerolog.Logger, stdout io.Writer, transport http.
 	}
 	// The program's timeout is the handler's affair, not the job context's: so it
 	// can tell a shutdown that comes while the program is already being ended.
-	run, err := handler.NewExec(handler.ExecOptions{Command: h.Exec, Env: names(env, h.Env), Timeout: h.Timeout, Logger: log})
+	run, err := handler.NewExec(handler.ExecOptions{Command: h.Exec, Env: names(env, h.Env), Timeout: h.Timeout, Result: h.Result, Logger: log})
 	return run, troupe.Options{}, err
 }

@@ -109,6 +109,9 @@ type handlerEntry struct {
 	// ExpireAfter is how long after its push a run of a job may start, and DropExpired has late jobs be dropped.
 	ExpireAfter time.Duration
 	DropExpired bool
+	// ResultFor is for how long the ends of its jobs are kept, and Result has the output of a program be the result.
+	ResultFor time.Duration
+	Result    bool
 	// Unique says which of its jobs are the same, for who pushes with the file; nil: they are not unique.
 	Unique *troupe.Unique
 	// Limits are the keys of its limits under limits:.

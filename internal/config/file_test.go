@@ -74,7 +74,7 @@ workers_key: on
 max_iteration_runtime: 300
 handlers:
   NoOp: {builtin: noop, take: 12.5%, rest_queue: low_ruby}
-  "Billing::Charge": {exec: [/usr/local/bin/thumb, --stdin, -n, 5], timeout: 2m, expire_after: 90m, drop_expired: true, unique: {by: [0, 1.id], until: period, for: 2h, across: true}}
+  "Billing::Charge": {exec: [/usr/local/bin/thumb, --stdin, -n, 5], timeout: 2m, expire_after: 90m, drop_expired: true, result: stdout, result_for: 10m, unique: {by: [0, 1.id], until: period, for: 2h, across: true}}
   Short: {http: "https://hooks.internal/jobs"}
   Long:
     timeout: 10s
@@ -100,7 +100,7 @@ handlers:
 		Metrics: "7", WorkersKey: true, MaxIterationRuntime: 5 * time.Minute, PeriodicElsewhere: true,
 		Handlers: []handlerEntry{
 			{Class: "NoOp", Builtin: "noop", Take: troupe.Percent(12.5), RestQueue: "low_ruby"},
-			{Class: "Billing::Charge", Exec: []string{"/usr/local/bin/thumb", "--stdin", "-n", "5"}, Timeout: 2 * time.Minute, ExpireAfter: 90 * time.Minute, DropExpired: true, Unique: &troupe.Unique{By: []string{"0", "1.id"}, Until: troupe.UntilPeriod, For: 2 * time.Hour, Across: true}},
+			{Class: "Billing::Charge", Exec: []string{"/usr/local/bin/thumb", "--stdin", "-n", "5"}, Timeout: 2 * time.Minute, ExpireAfter: 90 * time.Minute, DropExpired: true, Result: true, ResultFor: 10 * time.Minute, Unique: &troupe.Unique{By: []string{"0", "1.id"}, Until: troupe.UntilPeriod, For: 2 * time.Hour, Across: true}},
 			{Class: "Short", HTTP: &httpEntry{URL: secretText{Value: "https://hooks.internal/jobs"}}},
 			{Class: "Long", Timeout: 10 * time.Second, HTTP: &httpEntry{
 				URL:     secretText{Env: "HOOK_URL"},

@@ -39,6 +39,12 @@ var handlerSettings = readers[handlerEntry]{
 	"limits": func(p *parse, h *handlerEntry, n *node, field string) {
 		h.Limits = p.names(n, field, "the name of a limit")
 	},
+	"result": func(p *parse, h *handlerEntry, n *node, field string) {
+		h.Result = p.word(n, field, "stdout") != ""
+	},
+	"result_for": func(p *parse, h *handlerEntry, n *node, field string) {
+		h.ResultFor = p.duration(n, field, time.Millisecond)
+	},
 	"drop_expired": func(p *parse, h *handlerEntry, n *node, field string) { h.DropExpired = p.bool(n, field) },
 }
 
@@ -94,6 +100,9 @@ func (p *parse) handler(e entry, field string) handlerEntry {
 	}
 	if _, set := h.Take.Percent(); h.RestQueue != "" && !set && !odd {
 		p.fault(e.line, field+".rest_queue", strconv.Quote(h.RestQueue), "it beside take only")
+	}
+	if h.Result && len(kinds) > 0 && !slices.Contains(kinds, "exec") {
+		p.fault(e.line, field+".result", "beside "+kinds[0], "it beside exec: only programs have a stdout")
 	}
 	if len(h.Env) > 0 && len(kinds) > 0 && !slices.Contains(kinds, "exec") {
 		p.fault(h.Env[0].line, field+".env", "beside "+kinds[0], "it beside exec: only programs have an environment")

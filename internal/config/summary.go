@@ -199,6 +199,12 @@ func (h handlerEntry) text() string {
 	if h.DropExpired {
 		b.WriteString(", late jobs are dropped")
 	}
+	if h.Result {
+		b.WriteString(", stdout is the result")
+	}
+	if h.ResultFor > 0 {
+		fmt.Fprintf(&b, ", ends are kept for %s", h.ResultFor)
+	}
 	if h.Unique != nil {
 		b.WriteString(uniqueText(h.Unique))
 	}

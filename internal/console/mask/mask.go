@@ -170,6 +170,11 @@ func (m *Masker) Value(raw json.RawMessage) json.RawMessage {
 	return m.inner(raw, 0)
 }
 
+// Hides reports whether something is masked in a text that was.
+func Hides(text string) bool {
+	return strings.Contains(text, maskedText) || strings.Contains(text, hidden)
+}
+
 // Result is what a job has returned, for people; nil for nothing.
 func (m *Masker) Result(raw json.RawMessage) json.RawMessage {
 	switch {

@@ -20,7 +20,8 @@ func explainCommand(files cli.Files) *cobra.Command {
 		long: `Explain looks for a job among those that run and those in progress, in the sets and in the queues, and
 tells why it is there: its queue is paused, nobody listens, its process has died, it has failed and
 how. What the flight recorders of the processes know of it is its timeline. Whole sets and queues are
-searched, which takes seconds for a million jobs; the last line says which. Of the name of a periodic
+searched, which takes seconds for a million jobs; the last line says which. Of a job that has ended it
+tells how, if that is kept. Of the name of a periodic
 job it shows what periodic show does, and of the ID of a batch what batches show does.`,
 		flags: func(f *pflag.FlagSet) { again(f, &every) },
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
@@ -53,7 +54,10 @@ func explainJob(ctx context.Context, s *cli.Session, jid string) error {
 		err = s.PrintJSON(x)
 	} else {
 		place := x.Place
-		if place == "" {
+		switch {
+		case place == "" && x.Result != nil:
+			place = "ended"
+		case place == "":
 			place = "nowhere"
 		}
 		_, _ = fmt.Fprintf(s.Out, "%s: %s\n", cli.Line(jid), cli.Line(place))
@@ -66,7 +70,7 @@ func explainJob(ctx context.Context, s *cli.Session, jid string) error {
 		}
 		_, err = fmt.Fprintf(s.Out, "Searched: %s\n", cli.Line(strings.Join(x.Searched, ", ")))
 	}
-	if err == nil && x.Place == "" {
+	if err == nil && x.Place == "" && x.Result == nil {
 		return &cli.ExitError{Code: cli.NotFound}
 	}
 	return err

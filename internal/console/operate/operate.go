@@ -23,7 +23,7 @@ import (
 func Commands(files cli.Files) []*cobra.Command {
 	return []*cobra.Command{
 		statsCommand(files), psCommand(files), treeCommand(files), queuesCommand(files), jobsCommand(files), periodicCommand(files), locksCommand(files), limitsCommand(files), batchesCommand(files), eventsCommand(files), auditCommand(files),
-		quietCommand(files), stopCommand(files), dumpCommand(files), configureCommand(files), doctorCommand(files), explainCommand(files), topCommand(files), webCommand(files),
+		quietCommand(files), stopCommand(files), dumpCommand(files), configureCommand(files), doctorCommand(files), explainCommand(files), awaitCommand(files), topCommand(files), webCommand(files),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -215,6 +216,10 @@ func TestCheck34AnIterationOfGoHasRubysState(t *testing.T) {
 	harness.Equal(t, "hooks", hooks, "start stop")
 	state := s.rdb.HGetAll(t.Context(), "it-"+jid).Val()
 	want := s.iteration("as-8-writes-it", "v8_iterable.txt")
+	if state["t_done"] != strconv.Itoa(len(sent)) {
+		t.Errorf("%s items are told to be done, want %d", state["t_done"], len(sent))
+	}
+	delete(state, "t_done") // troupe's own field, which Ruby does not read
 	if got, want := slices.Sorted(maps.Keys(state)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
 		t.Errorf("fields %q, want %q", got, want)
 	}

@@ -168,6 +168,15 @@ func (w *worker) registry() *troupe.Registry {
 			}
 			return nil
 		},
+		// Answer sleeps args[0] seconds, of which it tells the tenths, and its result is its jid.
+		"Answer": func(ctx context.Context, p *troupe.Payload) error {
+			tenths := int64(10 * seconds(p).Seconds())
+			for i := range tenths {
+				troupe.SetProgress(ctx, i, tenths, "tenths")
+				time.Sleep(100 * time.Millisecond) // in a process of its own, in real time
+			}
+			return troupe.SetResult(ctx, p.JID())
+		},
 		// NapFail sleeps args[0] seconds, then fails.
 		"NapFail": func(_ context.Context, p *troupe.Payload) error {
 			time.Sleep(seconds(p)) // in a process of its own, in real time

@@ -1,0 +1,108 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// answers are what calls of Await have returned, each as a text.
+type answers chan string
+
+func (a answers) await(c *client.Client, jid string, d time.Duration) {
+	go func() {
+		ctx, stop := context.WithTimeout(ctx, d)
+		defer stop()
+		result, err := c.Await(ctx, jid)
+		if err != nil {
+			result = []byte(err.Error())
+		}
+		a <- string(result)
+	}()
+}
+
+// A waiter outlives an outage of Redis: the job ends while Redis is away, and its waiters hear of it, those of another client too.
+// They leave no goroutine behind: the bubble would tell.
+func TestAwaitWhileRedisIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var r troupe.Registry
+		end := make(chan struct{})
+		troupe.HandleResult(&r, func(_ context.Context, job *troupe.Job[Sum]) (int, error) {
+			<-end
+			return job.Args.A + job.Args.B, nil
+		})
+		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r})
+		jid := harness.Must(k.Client.Push(ctx, Sum{2, 3}))(t)
+		rdb := redis.NewClient(mem.Options())
+		defer func() { _ = rdb.Close() }()
+		got := make(answers, 3)
+		for _, c := range []*client.Client{k.Client, client.New(rdb), client.New(rdb)} {
+			got.await(c, jid, time.Hour)
+		}
+		time.Sleep(time.Second)
+		mem.Kill()
+		time.Sleep(10 * time.Second)
+		close(end)
+		time.Sleep(10 * time.Second)
+		if len(got) > 0 {
+			t.Errorf("while Redis is away: %s", <-got)
+		}
+		mem.Restart()
+		for range 3 {
+			harness.Equal(t, "what a waiter got", <-got, "5")
+		}
+		k.Await("it is settled", k.Settled)
+		time.Sleep(time.Minute) // the connection of the waiters is closed
+	})
+}
+
+// A job that fails goes on to its next run, and so does its waiter; one that nobody knows of ends the wait with its time; one that
+// is deleted says so.
+func TestAwaitGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var r troupe.Registry
+		troupe.HandleClass(&r, "Job", troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
+			harness.Check(t, troupe.SetResult(ctx, p.Failures()))
+			if p.Failures() < 2 {
+				return errors.New("not yet")
+			}
+			return nil
+		}))
+		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r})
+		got := make(answers, 1)
+		jid := k.PushClass("Job", nil)
+		began := time.Now()
+		got.await(k.Client, jid, time.Hour)
+		harness.Equal(t, "after two failures", <-got, "2")
+		if took := time.Since(began); took < 15*time.Second {
+			t.Errorf("it took %v, which is no retry", took)
+		}
+		got.await(k.Client, "nobody", time.Minute)
+		if text := <-got; !strings.Contains(text, "nothing is known of its end: context deadline exceeded") {
+			t.Errorf("of a job that there is not: %s", text)
+		}
+		jid = k.PushClass("Job", nil, client.In(time.Hour), client.KeepResult(time.Hour))
+		got.await(k.Client, jid, 2*time.Hour)
+		time.Sleep(time.Minute)
+		e := harness.Must(inspect.New(mem.Client).ScheduledSet.FindJob(ctx, jid))(t)
+		harness.Must(e.Delete(ctx))(t)
+		if text := <-got; !strings.Contains(text, "is not done, it is deleted") {
+			t.Errorf("of one that is deleted: %s", text)
+		}
+		time.Sleep(time.Minute)
+	})
+}
