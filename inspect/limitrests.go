@@ -2,13 +2,37 @@ package inspect
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 )
+
+// Rest has the rule rest for d from now on, a millisecond to a year, for all processes, whatever it rested for before: it lets nobody
+// in, and when that is over one job, the probe; see troupe.Breaker. The d of 0 ends a rest, and the held jobs are let in. It reports
+// whether anything has changed: false of a rule that did not rest. It is an error if the limit has no Breaker.
+func (r *LimitRule) Rest(ctx context.Context, d time.Duration) (bool, error) {
+	fail := func(err error) (bool, error) { return false, fmt.Errorf("limit %s: rest: %w", r.ID, err) }
+	if d != 0 && (d < time.Millisecond || d > 365*24*time.Hour) {
+		return fail(fmt.Errorf("the time is %s, expected a millisecond to a year, or 0", d))
+	}
+	changed, err := job.Rest(ctx, orNone(r.i).db(), r.base, r.ID, d)
+	if err == nil && d > 0 && !changed {
+		err = errors.New("it has no breaker, expected one in its configuration")
+	}
+	if err == nil {
+		err = r.i.lookAt(ctx, r.base, r.ID)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return changed, nil
+}
 
 // secondsAt is the time of a score; the zero time if it is none before the year 10000.
 func secondsAt(score float64) time.Time {

@@ -50,7 +50,7 @@ func ExampleInspector_Limits() {
 		panic(err)
 	}
 	for _, l := range all {
-		fmt.Printf("%s: %v (%v by its configuration), %d run, %d held, %v\n", l.Name, l.Allows, l.Configured, l.Taken(), l.Held(), l.Allows.Defined() && !l.Oldest().IsZero())
+		fmt.Printf("%s: %v (%v by its configuration), %d run, %d held, %d rest, %v\n", l.Name, l.Allows, l.Configured, l.Taken(), l.Held(), l.Resting(), l.Allows.Defined() && !l.Oldest().IsZero())
 	}
 	for job, err := range i.HeldJobs(ctx) {
 		if err != nil {
@@ -75,6 +75,8 @@ func ExampleInspector_Limits() {
 		fmt.Println(rule.ID, size, err)
 		has, err := rule.HasSlot(ctx, "nobody")
 		fmt.Println("nobody has a slot:", has, err)
+		ended, err := rule.Rest(ctx, 0)
+		fmt.Println("ended a rest:", ended, err)
 		n, err := rule.Release(ctx, 1) // the next one
 		fmt.Println("released", n, err)
 	}
@@ -88,11 +90,12 @@ func ExampleInspector_Limits() {
 	n, err := one[0].Rules[0].SendBack(ctx) // what is held goes back to its queue, for Ruby to run
 	fmt.Println(one[0].Allows, n, err)
 	// Output:
-	// api: 0 at once (5 at once by its configuration), 0 run, 5 held, true
+	// api: 0 at once (5 at once by its configuration), 0 run, 5 held, 0 rest, true
 	// jobs before it: 0 <nil>
 	// release: done <nil>
 	// api 4 <nil>
 	// nobody has a slot: false <nil>
+	// ended a rest: false <nil>
 	// released 1 <nil>
 	// reset: <nil>
 	// 5 at once 0 <nil>

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -51,7 +52,7 @@ func (i *Inspector) define(ctx context.Context, name, verb string, how func(*Lim
 		for _, b := range bases {
 			if err == nil && b.queue == l.Queue {
 				if _, err = job.DefineLimits(ctx, i.db(), b.key, what, map[string]string{job.RuleName(name): text}); err == nil {
-					err = i.lookAt(ctx, b, job.RuleName(name))
+					err = i.lookAtLimit(ctx, b.key, job.RuleName(name))
 				}
 			}
 		}
@@ -62,22 +63,28 @@ func (i *Inspector) define(ctx context.Context, name, verb string, how func(*Lim
 	return nil
 }
 
-// lookAt has the leader look soon at the rules of a limit that hold jobs.
-func (i *Inspector) lookAt(ctx context.Context, b limitBase, name string) error {
-	rules, err := i.db().ZRange(ctx, keys.HeldRules(b.key), 0, rulesShown).Result()
+// lookAtLimit is lookAt for all rules of a limit.
+func (i *Inspector) lookAtLimit(ctx context.Context, base, name string) error {
+	rules, err := i.db().ZRange(ctx, keys.HeldRules(base), 0, rulesShown).Result()
 	if err != nil {
 		return err
 	}
-	pipe := i.db().Pipeline()
-	for _, rule := range rules {
-		if of, _, _ := strings.Cut(rule, ":"); of == name {
-			pipe.ZAddXX(ctx, keys.HeldRules(b.key), redis.Z{Score: 0, Member: rule})
-		}
-	}
-	if pipe.Len() == 0 {
+	return i.lookAt(ctx, base, slices.DeleteFunc(rules, func(rule string) bool {
+		of, _, _ := strings.Cut(rule, ":")
+		return of != name
+	})...)
+}
+
+// lookAt has the leader look soon at those of the rules that hold jobs.
+func (i *Inspector) lookAt(ctx context.Context, base string, rules ...string) error {
+	if len(rules) == 0 {
 		return nil
 	}
+	pipe := i.db().Pipeline()
+	for _, rule := range rules {
+		pipe.ZAddXX(ctx, keys.HeldRules(base), redis.Z{Score: 0, Member: rule})
+	}
 	pipe.Publish(ctx, keys.Wakeup, keys.LimitsChanged)
-	_, err = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
 	return err
 }

@@ -27,6 +27,7 @@ var (
 	limitSlots  = gauge("limit_slots", "Slots of the limit that are taken, of all its keys.", "limit")
 	limitOldest = gauge("limit_oldest_held_seconds", "Time since the push of the oldest job that the limit holds; 0 if it holds none.", "limit")
 	limitOpen   = gauge("limit_open", "Whether the limit lets jobs in: 0 if it allows 0, or is not defined.", "limit")
+	limitRests  = gauge("limit_resting", "Keys of the limit that rest: their breakers are open. 1 of a limit without keys.", "limit")
 
 	batches      = gauge("batches", "Batches that have not ended, by state.", "state")
 	batchPending = gauge("batch_pending_jobs", "Jobs of those batches that are not done.")
@@ -34,7 +35,7 @@ var (
 
 var fleetMetrics = []*metric{
 	queueJobs, queueLatency, queuePaused, queueListeners, setJobs, setOverdue, fleetProcesses, orphanedJobs,
-	limitHeld, limitSlots, limitOldest, limitOpen, batches, batchPending,
+	limitHeld, limitSlots, limitOldest, limitOpen, limitRests, batches, batchPending,
 }
 
 const (

@@ -13,12 +13,14 @@ import (
 type limitCounts struct {
 	name        string
 	held, slots int64
+	resting     int
 	oldest      time.Duration
 	open        bool
 }
 
 func (c *limitCounts) add(other limitCounts) {
-	c.held, c.slots, c.oldest, c.open = c.held+other.held, c.slots+other.slots, max(c.oldest, other.oldest), c.open && other.open
+	c.held, c.slots, c.resting = c.held+other.held, c.slots+other.slots, c.resting+other.resting
+	c.oldest, c.open = max(c.oldest, other.oldest), c.open && other.open
 }
 
 // limits reads the limits, never by key: a key is an argument of its jobs. What they hold is counted of all keys, slots and ages of those that
@@ -36,7 +38,7 @@ func (f fleetCollector) limits(ctx context.Context, p *points) error {
 		return byName[name]
 	}
 	for _, l := range all {
-		c := limitCounts{slots: l.Taken(), open: l.Allows.AtOnce > 0 || l.Allows.Every > 0}
+		c := limitCounts{slots: l.Taken(), resting: l.Resting(), open: l.Allows.AtOnce > 0 || l.Allows.Every > 0}
 		if oldest := l.Oldest(); !oldest.IsZero() {
 			c.oldest = max(0, now.Sub(oldest))
 		}
@@ -49,7 +51,7 @@ func (f fleetCollector) limits(ctx context.Context, p *points) error {
 		count(rule.Name).held += rule.Held
 	}
 	named := slices.SortedFunc(maps.Values(byName), func(a, b *limitCounts) int {
-		return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(b.slots, a.slots), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(b.resting, a.resting), cmp.Compare(b.slots, a.slots), cmp.Compare(a.name, b.name))
 	})
 	for i, c := range named {
 		if c.name == other {
@@ -66,6 +68,7 @@ func (f fleetCollector) limits(ctx context.Context, p *points) error {
 		p.add(limitSlots, float64(c.slots), name)
 		p.add(limitOldest, c.oldest.Seconds(), name)
 		p.add(limitOpen, oneIf(c.open), name)
+		p.add(limitRests, float64(c.resting), name)
 		if i == maxNamed {
 			break
 		}

@@ -15,7 +15,8 @@ func TestLimitsOfAFleet(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	now := time.Now().Unix()
 	do(t, rdb,
-		[]any{"hset", "troupe:limits", "account", "1", "api", "20 0.01", "night", "0 pinned 5", "idle", "3"},
+		[]any{"hset", "troupe:limits", "account", "1", "api", "20 0.01", "night", "0 pinned 5", "idle", "3", "hooks", "1000 0 breaker 3 60", "bank", "5 breaker 0 60"},
+		[]any{"hset", "troupe:rest:hooks:secret1", "ends", now + 60}, []any{"hset", "troupe:rest:hooks:secret2", "ends", now + 600}, []any{"hset", "troupe:rest:hooks:secret3", "failures", 2},
 		[]any{"zadd", "troupe:held", now, "account:secret7", now, "account:secret8", now, "night", now, "gone"},
 		[]any{"zadd", "troupe:held:account:secret7", now - 100, "1.1.1 [\"queue:a\",\"a\",\"x\",\"account:secret7\"]\n{}", now - 50, "2"},
 		[]any{"zadd", "troupe:held:account:secret8", now - 200, "1"},
@@ -30,6 +31,7 @@ func TestLimitsOfAFleet(t *testing.T) {
 		`limit_held{limit="account"}`: "3", `limit_slots{limit="account"}`: "2", `limit_open{limit="account"}`: "1",
 		`limit_held{limit="api"}`: "0", `limit_open{limit="api"}`: "1", `limit_oldest_held_seconds{limit="api"}`: "0",
 		`limit_held{limit="night"}`: "1", `limit_open{limit="night"}`: "0", `limit_held{limit="gone"}`: "1", `limit_open{limit="gone"}`: "0",
+		`limit_resting{limit="hooks"}`: "2", `limit_resting{limit="bank"}`: "0", `limit_resting{limit="account"}`: "0",
 		`limit_held{limit="idle"}`: "0", `limit_slots{limit="idle"}`: "0",
 	} {
 		if got[prefix+name] != want {

@@ -17,7 +17,7 @@ import (
 func TestExamples(tt *testing.T) {
 	for name, example := range map[string]func(){
 		"Perform": ExamplePerform, "PerformClass": ExamplePerformClass, "Fake": ExampleFake, "Inline": ExampleInline, "RequireResult": ExampleRequireResult, "PerformMany": ExamplePerformMany, "Record": ExampleRecord, "Pushes": ExamplePushes,
-		"Start": ExampleStart, "Virtual": ExampleVirtual, "RequireRetried": ExampleRequireRetried, "Kit_Skip": ExampleKit_Skip,
+		"Start": ExampleStart, "Virtual": ExampleVirtual, "RequireRetried": ExampleRequireRetried, "Rests": ExampleRests, "Kit_Skip": ExampleKit_Skip,
 		"Kit_Expect": ExampleKit_Expect, "Kit_Hold": ExampleKit_Hold, "Strict": ExampleStrict, "NewMemory": ExampleNewMemory, "NewServer": ExampleNewServer,
 	} {
 		tt.Run(name, func(tt *testing.T) {
@@ -123,6 +123,20 @@ func ExampleRequireRetried() { //nolint:testableexamples // it takes a *testing.
 	k.Push(Greeting{})
 	k.Push(Greeting{Name: "Bea"}, client.In(time.Hour))
 	t.Log(testkit.RequireRetried[Greeting](t, k.Redis).At, testkit.RequireDead[Greeting](t, k.Redis).At, testkit.RequireScheduled[Greeting](t, k.Redis).At)
+}
+
+// A handler has its limit rest: alone, and in a daemon.
+func ExampleRests() { //nolint:testableexamples // it takes a *testing.T
+	var jobs troupe.Registry
+	busy := troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error { return troupe.Rest(ctx, "api", time.Hour) })
+	troupe.HandleClass(&jobs, "Call", busy, troupe.Options{Limits: []troupe.Limit{{Name: "api", Breaker: &troupe.Breaker{}}}})
+	ctx, told := testkit.Rests(t.Context())
+	if err := testkit.PerformClass(t, ctx, &jobs, "Call", nil); err != nil || told()["api"] != time.Hour {
+		t.Errorf("it rests for %v, %v", told(), err)
+	}
+	k := testkit.Start(t, actors.Config{Registry: &jobs})
+	k.PushClass("Call", nil)
+	t.Log(testkit.RequireResting(t, k.Redis, "api"))
 }
 
 // A day of virtual time, with all that is due in it.

@@ -100,6 +100,7 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	if ctx.Value(jobctx.Client{}) == nil {
 		ctx = client.NewContext(ctx, r.client)
 	}
+	ctx = withRests(ctx, entry.Options.Limits)
 	behind, err := job.Behind(p)
 	if err != nil {
 		return troupe.Kill(err)

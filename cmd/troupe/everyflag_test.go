@@ -40,7 +40,7 @@ var flagged = map[string]string{
 	"quiet --host": "quiet --host vm", "quiet --tag": "quiet --tag vip", "quiet --version": "quiet --version 1.2",
 	"stop --host": "stop --host vm", "stop --tag": "stop --tag vip", "stop --version": "stop --version 1.2",
 	"locks free --reason": "locks free s1 --reason gone", "limits set --reason": "limits set mail 3 --reason gone",
-	"limits reset --reason": "limits reset mail --reason gone", "limits release --reason": "limits release mail --limit 1 --reason gone",
+	"limits reset --reason": "limits reset mail --reason gone", "limits release --reason": "limits release mail --limit 1 --reason gone", "limits rest --reason": "limits rest api 1m --reason gone",
 	"batches close --reason": "batches close b2 --reason gone", "batches cancel --reason": "batches cancel b2 --reason gone", "batches count-out --reason": "batches count-out b1 --wait 1s --reason gone",
 	"dump --all": "dump --all", "quiet --all": "quiet --all", "stop --all": "stop --all",
 	"jobs retry --all": "jobs retry retry --all", "jobs delete --all": "jobs delete retry --all", "jobs kill --all": "jobs kill retry --all", "jobs reschedule --all": "jobs reschedule retry --all --at 1h",

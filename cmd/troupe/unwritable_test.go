@@ -44,7 +44,7 @@ func reading(t *testing.T) map[string]string {
 var changing = map[string]bool{
 	"queues pause": true, "queues unpause": true, "queues clear": true, "jobs cancel": true, "quiet": true, "stop": true, "dump": true, "configure": true,
 	"periodic enable": true, "periodic disable": true, "periodic push": true, "periodic delete": true, "periodic add": true,
-	"locks free": true, "limits set": true, "limits reset": true, "limits release": true, "batches close": true, "batches cancel": true, "batches count-out": true,
+	"locks free": true, "limits set": true, "limits reset": true, "limits release": true, "limits rest": true, "batches close": true, "batches cancel": true, "batches count-out": true,
 }
 
 // Every command that only reads does so in a Redis that cannot be written, and says the same as in one

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -20,6 +21,7 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/script"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // RulesHead is the head of scripts that know limits.
@@ -106,6 +108,22 @@ const (
 func SaidRest(d time.Duration) string { return "rest " + inSeconds(d) }
 
 func inSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
+
+// CanRest tells why troupe.Rest cannot have the limit of that name rest, of those that a job is under; nil if it can.
+func CanRest(all []*troupe.Limit, name string) error {
+	i := slices.IndexFunc(all, func(l *troupe.Limit) bool { return l.Name == name })
+	if i < 0 {
+		var names []string
+		for _, l := range all {
+			names = append(names, l.Name)
+		}
+		return fmt.Errorf("the job is not under it, expected %s", words.OneOf(name, names...))
+	}
+	if all[i].Breaker == nil {
+		return errors.New("it has no Breaker, expected one: an empty one will do")
+	}
+	return nil
+}
 
 // TellsFailure tells whether the end of the run may open a breaker; false of nil.
 func (r *Rules) TellsFailure() bool {

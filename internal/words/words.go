@@ -129,6 +129,14 @@ func At(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05Z")
 }
 
+// Rests tells until when a limit rests whose breaker is open.
+func Rests(until time.Time) string {
+	if until.After(time.Now()) {
+		return "rests until " + At(until)
+	}
+	return "rested until " + At(until) + ", and waits for a probe"
+}
+
 // Since is how long ago an instant was, as Brief, "" for the zero Time.
 func Since(t time.Time) string {
 	if t.IsZero() {

@@ -30,16 +30,8 @@ func (r *Run) RestLimit(name string, d time.Duration) error {
 	if rules == nil {
 		return errors.New("the job is under no limit")
 	}
-	i := slices.IndexFunc(rules.Limits, func(l *troupe.Limit) bool { return l.Name == name })
-	if i < 0 {
-		var names []string
-		for _, l := range rules.Limits {
-			names = append(names, l.Name)
-		}
-		return fmt.Errorf("the job is not under it, expected %s", words.OneOf(name, names...))
-	}
-	if rules.Limits[i].Breaker == nil {
-		return errors.New("it has no Breaker, expected one: an empty one will do")
+	if err := job.CanRest(rules.Limits, name); err != nil {
+		return err
 	}
 	r.own.mu.Lock()
 	defer r.own.mu.Unlock()

@@ -130,7 +130,7 @@ func (e *exam) stuck(l *inspect.Limit, r *inspect.LimitRule) bool {
 	age := time.Since(r.Oldest)
 	if r.Held > 0 && !r.Rests.IsZero() {
 		id, named := e.rule(r)
-		e.find(Note, "troupe jobs list retry tells why its jobs fail; troupe limits release "+named+" lets jobs in all the same", "the limit %s holds %s, and rests until %s: its jobs have failed", id, words.Plural(r.Held, "job"), words.At(r.Rests))
+		e.find(Note, "troupe jobs list retry tells why its jobs fail, and troupe audit who has it rest; troupe limits rest "+named+" 0 ends the rest", "the limit %s holds %s, and %s: its jobs have failed, or somebody has it rest", id, words.Plural(r.Held, "job"), words.Rests(r.Rests))
 		return true
 	}
 	if r.Held == 0 || r.Oldest.IsZero() || age < longHeld {

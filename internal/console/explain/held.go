@@ -57,8 +57,8 @@ func (s *search) held() (bool, error) {
 		return true, nil
 	}
 	if r := l.Rules[0]; !r.Rests.IsZero() {
-		s.because("held", "The limit %s holds it since %s. It allows %s, and its breaker is open: it rests until %s, and lets one job in then. %s", rule, since, l.Allows, words.At(r.Rests), ahead)
-		s.x.Next = "It starts when a job that is let in is done, the jobs before it first."
+		s.because("held", "The limit %s holds it since %s. It allows %s, and its breaker is open: it %s, and lets one job in then. %s", rule, since, l.Allows, words.Rests(r.Rests), ahead)
+		s.x.Next = "It starts when a job that is let in is done, the jobs before it first. troupe limits rest " + s.named(r) + " 0 ends the rest."
 		return true, nil
 	}
 	slots := ""
@@ -89,6 +89,14 @@ const shownSlots = 10
 func (s *search) rule(id string) string {
 	name, key, _ := strings.Cut(id, ":")
 	return words.Head(s.fleet.Mask.Rule(job.NameOfRule(name), key))
+}
+
+// named is a rule as commands take it: one whose key is masked by its limit.
+func (s *search) named(r *inspect.LimitRule) string {
+	if id := r.Name + ":" + r.Key; r.Key != "" && s.fleet.Mask.Rule(r.Name, r.Key) == id {
+		return words.Word(id)
+	}
+	return words.Word(r.Name)
 }
 
 // limited tells which limits a job is under that runs.
