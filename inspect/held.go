@@ -204,6 +204,9 @@ func (e *SortedEntry) Ahead(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
+// Held reports whether the set is of the jobs that a rule of a limit holds.
+func (s *JobSet) Held() bool { return s.rule != nil }
+
 // refuse is why held jobs are not moved like those of other sets.
 func (s *JobSet) refuse() error {
 	if s.rule == nil {

@@ -1,9 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"math"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/troupehq/troupe/internal/console/bulk"
@@ -35,6 +36,7 @@ type preview struct {
 // will says what an action does.
 var will = map[string]string{
 	"retry":      "Each is put into its queue now, and runs as soon as it is taken. A manual retry is not counted.",
+	"release":    "Each is let in though there is no room: the limit is exceeded by as many. Those of a paused queue go back to it.",
 	"kill":       "Each is moved to the dead set, and is not tried again. It can be retried from there.",
 	"delete":     "Each is deleted for good. This cannot be taken back.",
 	"reschedule": "Each gets the time below, and stays in this set until then.",
@@ -51,11 +53,9 @@ func (r *request) preview(k setKind) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := bulk.Actions[0]
-	if get("do") != "" {
-		if a, err = actionOf(k, get("do")); err != nil {
-			return nil, err
-		}
+	a, err := actionOf(k, cmp.Or(get("do"), bulk.Actions[slices.IndexFunc(bulk.Actions, func(a bulk.Action) bool { return k.Allows(a.Name) })].Name))
+	if err != nil {
+		return nil, err
 	}
 	p := preview{Set: k.Name, Action: a.Name, Filter: f.String(), Jobs: []job{}, Will: will[a.Name], Kind: k, Timed: a.Timed}
 	if k.Name == "scheduled" && a.Name == "retry" {
@@ -93,7 +93,7 @@ func (r *request) preview(k setKind) (*page, error) {
 		}
 		p.Hidden = append(p.Hidden, filterField{Name: name, Value: value})
 	}
-	p.Ask = confirm{Count: p.Count, Again: r.Method == http.MethodPost, Action: r.urlOf(k, "all"), Back: strings.TrimSuffix(r.urlOf(k)+"?"+chosen(get), "?")}
+	p.Ask = confirm{Count: p.Count, Again: r.Method == http.MethodPost, Action: r.urlOf(k, "all"), Back: queried(r.urlOf(k), chosen(get))}
 	out.Data = p
 	return out, nil
 }

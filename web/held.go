@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/words"
@@ -13,15 +15,14 @@ import (
 // mostHolders is how many slots of a rule are shown.
 const mostHolders = 20
 
-// heldPage is the data of the page of what a rule holds.
-type heldPage struct {
+// rulePage is what the page of the jobs that a rule holds tells of the rule.
+type rulePage struct {
 	ruleRow
 	Allows  string     `json:"allows"`
 	Holders []heldSlot `json:"slots"` // of those that it has given, the first to end first
-	Jobs    []job      `json:"jobs"`  // the next to be let in first
 	More    int64      `json:"-"`     // slots that are not shown
 	Rate    bool       `json:"-"`
-	Pager   pager      `json:"-"`
+	Breaker bool       `json:"-"`
 	Note    string     `json:"-"` // what becomes of the jobs
 }
 
@@ -34,9 +35,16 @@ type heldSlot struct {
 func (r *request) held() (*page, error) {
 	l, rule, err := r.rule()
 	if err != nil {
+		if _, said := r.Cookie(flashCookie); said == nil && faultOf(err).Status == http.StatusNotFound { // the last job of the key is gone
+			return &page{redirect: queried(r.url("limits"), url.Values{"limit": {r.query("limit")}}.Encode())}, nil
+		}
 		return nil, err
 	}
-	p := heldPage{ruleRow: r.ruleRow(rule), Allows: l.Allows.String(), Rate: l.Allows.Every > 0, Jobs: []job{}, Holders: []heldSlot{}, Note: heldNote(l)}
+	out, err := r.set(r.ruleKind(rule))
+	if err != nil {
+		return nil, err
+	}
+	p := rulePage{ruleRow: r.ruleRow(rule), Allows: l.Allows.String(), Rate: l.Allows.Every > 0, Breaker: l.Allows.Breaker, Holders: []heldSlot{}, Note: heldNote(l, rule)}
 	for _, s := range rule.Slots[:min(len(rule.Slots), mostHolders)] {
 		slot := heldSlot{JID: s.JID}
 		if addressable(s.JID) {
@@ -45,30 +53,22 @@ func (r *request) held() (*page, error) {
 		p.Holders = append(p.Holders, slot)
 	}
 	p.More = rule.Taken - int64(len(p.Holders))
-	from := r.number("from")
-	entries, size, err := rule.Jobs().Page(r.Context(), int(min(from, rule.Held)), rows, true)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		j := r.job(&e.JobRecord)
-		j.At, j.Try = e.At, tries(e.Payload)
-		p.Jobs = append(p.Jobs, j)
-	}
-	if err := r.iterates(len(p.Jobs), func(i int) *job { return &p.Jobs[i] }); err != nil {
-		return nil, err
-	}
-	p.Held, p.Pager = size, r.pager(min(from, size), len(p.Jobs), size)
-	return &page{Template: "held", Title: "Held by " + p.Rule, Data: p, Next: p.Pager.Next}, nil
+	set := out.Data.(setPage)
+	p.Held, set.Rule = set.Total, &p
+	out.Data, out.Topic = set, ""
+	return out, nil
 }
 
 // heldNote says when the jobs that a limit holds start.
-func heldNote(l *inspect.Limit) string {
+func heldNote(l *inspect.Limit, rule *inspect.LimitRule) string {
 	switch {
 	case !l.Allows.Defined():
 		return "No process that runs has this limit in its configuration: these jobs start when one does, or when they are released."
 	case l.Allows.Every == 0 && l.Allows.AtOnce == 0:
 		return "The limit lets nobody in: these jobs start when it allows more, or when they are released."
+	}
+	if !rule.Rests.IsZero() {
+		return "Its breaker is open: it " + words.Rests(rule.Rests) + ". One of these jobs is let in then, and the others when that is done."
 	}
 	return "They start by themselves as soon as there is room, the first of this list first."
 }
@@ -104,6 +104,45 @@ func (r *request) release() (*confirm, error) {
 			return r.done(row.Href, map[string]int{"done": done}, "%s that %s held: let in, though there was no room.", words.Plural(done, "job"), row.Rule)
 		},
 	}, nil
+}
+
+// rest has the rule of the address rest, or ends its rest.
+func (r *request) rest() (*confirm, error) {
+	l, rule, err := r.rule()
+	if err != nil {
+		return nil, err
+	}
+	row, ends := r.ruleRow(rule), r.query("for") == "0"
+	c := &confirm{Count: 1, Reason: true, Back: r.url("limits"), Action: row.Rest, Button: "Have it rest", Question: "Have " + row.Rule + " rest?"}
+	switch {
+	case !l.Allows.Breaker:
+		return nil, notFound("The limit %s has no breaker, so that it does not rest.", l.Name)
+	case ends:
+		c.Action, c.Button, c.Question = queried(row.Rest, "for=0"), "End the rest", "End the rest of "+row.Rule+"?"
+		c.Detail = "Its held jobs are let in at once, as many as the limit allows. The reason is kept in the audit."
+	default:
+		c.Field = &confirmField{"for", "For", r.form("for"), "15m"}
+		c.Detail = "Nobody is let in until then, in all processes. One job is let in after that, and the others when it is done. Jobs that run go on. The reason is kept in the audit."
+	}
+	d := time.Duration(0)
+	if r.Method == http.MethodPost && !ends {
+		if d, err = words.ParseDuration(r.form("for")); err != nil {
+			return nil, wrong("Write 15m for a quarter of an hour.", "The time %.40q: %v.", r.form("for"), err)
+		}
+	}
+	c.do = func() (*page, error) {
+		changed, err := rule.Rest(r.Context(), d)
+		switch {
+		case err != nil:
+			return nil, err
+		case !changed:
+			return r.undone(c.Back, map[string]int{"done": 0}, "%s does not rest. Nothing was changed.", row.Rule)
+		case ends:
+			return r.done(c.Back, map[string]int{"done": 1}, "The rest of %s has ended.", row.Rule)
+		}
+		return r.done(c.Back, map[string]int{"done": 1}, "%s %s.", row.Rule, words.Rests(time.Now().Add(d)))
+	}
+	return c, nil
 }
 
 // limit is the one that the address names, on a Redis Cluster of the first queue that has it.

@@ -47,6 +47,7 @@ type field struct {
 // jobActs are the actions that a place allows: the set of the key, or the queue.
 type jobActs struct {
 	Set    *setKind
+	Post   string // the address for it
 	Queue  string
 	Key    string
 	Cancel bool
@@ -150,11 +151,13 @@ func (p *jobPage) place(r *request) {
 	case x.Place == "in progress":
 		p.Where, p.Heading = "In progress", "Pushed"
 	case x.Entry != nil && x.Entry.Held != nil:
-		rule := r.ruleRow(r.heldBy(x.Entry))
-		p.Where, p.Href, p.Heading = "Held by the limit "+rule.Rule, rule.Href, "Held since"
+		k := r.ruleKind(r.heldBy(x.Entry))
+		p.Where, p.Href, p.Heading, p.Acts.Set, p.Acts.Post = "Held by the limit "+r.ruleText(k.Rule), r.urlOf(k), "Held since", &k, r.urlOf(k, "ticked")
+		p.Acts.Key = r.entryKeys().Of(x.Entry, 0).String()
 	case x.Entry != nil:
 		k := setKinds[x.Place]
 		p.Where, p.Href, p.Heading, p.Acts.Set = k.Title, r.url(k.Path), k.When, &k
+		p.Acts.Post = r.urlOf(k, "ticked")
 		p.Acts.Key = r.entryKeys().Of(x.Entry, 0).String()
 	case x.Position > 0:
 		name := strings.TrimPrefix(x.Place, "queue:")

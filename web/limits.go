@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	ijob "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // limitsPage is the data of the list of limits.
@@ -35,6 +36,9 @@ type limitRow struct {
 	Rate       bool      `json:"-"`               // its jobs have no slots while they run
 	Missing    bool      `json:"-"`               // it is not defined
 	Href       string    `json:"-"`               // of its rules, or of what its one rule holds
+	Resting    int       `json:"resting"`         // how many of its Rules rest
+	Rests      string    `json:"-"`               // until when the one without a key does
+	Rest       string    `json:"-"`               // of one with a breaker that has no keys
 	Set, Reset string    `json:"-"`
 }
 
@@ -47,9 +51,14 @@ type ruleRow struct {
 	Running int64     `json:"running"`
 	Held    int64     `json:"held"`
 	Oldest  time.Time `json:"oldest,omitzero"`
+	Rests   time.Time `json:"rests_until,omitzero"` // when the rest ends, or has ended and waits for a probe
 	Href    string    `json:"-"`
 	Release string    `json:"-"`
+	Rest    string    `json:"-"`
 }
+
+// Words tells of its rest.
+func (r ruleRow) Words() string { return words.Rests(r.Rests) }
 
 func (r *request) limits() (*page, error) {
 	all, more, err := r.fleet.Inspector.Limits(r.Context())
@@ -82,25 +91,31 @@ func (r *request) limitRow(l *inspect.Limit) limitRow {
 	named := "?" + url.Values{"limit": {l.Name}}.Encode()
 	row := limitRow{
 		Name: l.Name, Queue: l.Queue, Allows: l.Allows.String(), ByHand: l.Pinned, Running: l.Taken(), Held: l.Held(), Oldest: l.Oldest(),
-		Rate: l.Allows.Every > 0, Missing: !l.Allows.Defined(), Set: r.url("limits", "set") + named, Href: r.ruleURL("held", l.Name, l.Queue, ""),
+		Rate: l.Allows.Every > 0, Missing: !l.Allows.Defined(), Set: r.url("limits", "set") + named, Href: r.ruleURL(&inspect.LimitRule{Name: l.Name, Queue: l.Queue}, "held"),
 	}
 	if l.Pinned {
 		row.Configured, row.Reset = l.Configured.String(), r.url("limits", "reset")+named
 	}
+	row.Resting = l.Resting()
 	for _, rule := range l.Rules {
-		if rule.Key != "" {
+		switch {
+		case rule.Key != "":
 			row.Keys++
 			row.Href = r.url("limits") + named
+		case !rule.Rests.IsZero():
+			row.Rests = words.Rests(rule.Rests)
 		}
+	}
+	if l.Allows.Breaker && row.Keys == 0 {
+		row.Rest = r.ruleURL(&inspect.LimitRule{Name: l.Name, Queue: l.Queue}, "rest")
 	}
 	return row
 }
 
 func (r *request) ruleRow(rule *inspect.LimitRule) ruleRow {
-	key := r.ruleKey(rule)
 	return ruleRow{
-		Rule: r.ruleText(rule), Limit: rule.Name, Queue: rule.Queue, Key: key, Running: rule.Taken, Held: rule.Held, Oldest: rule.Oldest,
-		Href: r.ruleURL("held", rule.Name, rule.Queue, key), Release: r.ruleURL("release", rule.Name, rule.Queue, key),
+		Rule: r.ruleText(rule), Limit: rule.Name, Queue: rule.Queue, Key: r.ruleKey(rule), Running: rule.Taken, Held: rule.Held, Oldest: rule.Oldest, Rests: rule.Rests,
+		Href: r.ruleURL(rule, "held"), Release: r.ruleURL(rule, "release"), Rest: r.ruleURL(rule, "rest"),
 	}
 }
 
@@ -122,15 +137,23 @@ func (r *request) ruleKey(rule *inspect.LimitRule) string {
 	return r.digest("limit", []byte(rule.Queue+"\x00"+rule.ID))
 }
 
-// ruleURL is the address of a page about a rule.
-func (r *request) ruleURL(page, name, queue, key string) string {
-	query := url.Values{"limit": {name}}
-	for field, value := range map[string]string{"queue": queue, "key": key} {
-		if value != "" {
-			query.Set(field, value)
+// ruleQuery are the parameters that name a rule.
+func (r *request) ruleQuery(rule *inspect.LimitRule) (out []filterField) {
+	for _, f := range [][2]string{{"key", r.ruleKey(rule)}, {"limit", rule.Name}, {"of", rule.Queue}} {
+		if f[1] != "" {
+			out = append(out, filterField{Name: f[0], Value: f[1]})
 		}
 	}
-	return r.url("limits", page) + "?" + query.Encode()
+	return out
+}
+
+// ruleURL is the address of a page about a rule.
+func (r *request) ruleURL(rule *inspect.LimitRule, page ...string) string {
+	query := url.Values{}
+	for _, f := range r.ruleQuery(rule) {
+		query.Set(f.Name, f.Value)
+	}
+	return r.url(append([]string{"limits"}, page...)...) + "?" + query.Encode()
 }
 
 // heldBy is the rule that holds a job.
@@ -145,7 +168,7 @@ func (r *request) heldBy(e *inspect.SortedEntry) *inspect.LimitRule {
 
 // rule is the one of the address, with its limit.
 func (r *request) rule() (*inspect.Limit, *inspect.LimitRule, error) {
-	name, queue, key := r.query("limit"), r.query("queue"), r.query("key")
+	name, queue, key := r.query("limit"), r.query("of"), r.query("key")
 	id := ijob.RuleName(name)
 	if name == "" {
 		return nil, nil, wrong("Use a link of the page of limits.", "Got no limit, expected the name of one.")

@@ -46,15 +46,15 @@ func TestLimitsAreShown(t *testing.T) {
 	contains(t, "the twin", string(s.data("/limits.json")), `"name":"account"`, `"allows":"2 at once"`, `"by_hand":true`, `"configured":"5 at once"`, `"held":121`, `"running":2`, `"oldest":"2026-11-1`)
 
 	held := s.get("/limits/held?limit=mail")
-	contains(t, "what it holds", held, "holds 3 jobs", `href="/jobs/runs-mail"`, "They start by themselves", "held0", "[masked]", `href="/queues/a%2Fb%2Ejson"`, `href="/limits/release?limit=mail"`)
+	contains(t, "what it holds", held, ">3 jobs<", "3 jobs, the next one to be let in first", `href="/jobs/runs-mail"`, "They start by themselves", "held0", "[masked]", `href="/queues/a%2Fb%2Ejson"`, `href="/limits/release?limit=mail"`)
 	hasNot(t, "what it holds", held, "s3cr3t")
 	contains(t, "what it holds, revealed", s.get("/limits/held?limit=mail&reveal=1"), "s3cr3t")
 	many := s.get(linkOf(t, page, "/limits/held?key="))
-	contains(t, "a key", many, "account:7", "holds 120 jobs", "1–100 of 120", "held99")
+	contains(t, "a key", many, "account:7", ">120 jobs<", "1–100 of 120", "held99")
 	hasNot(t, "a key", many, "held100")
-	contains(t, "the rest of it", s.get(linkOf(t, many, "from=100")), "101–120 of 120", "held119")
+	contains(t, "the rest of it", s.get(linkOf(t, many, "after=")), "101–120 of 120", "held119")
 	contains(t, "the overview", s.get("/"), "by limits")
-	for path, want := range map[string]int{"/limits/held": 400, "/limits/held?limit=none": 404, "/limits/held?limit=account&key=x": 404, "/limits/held?limit=mail&queue=x": 404, "/limits/reset?limit=mail": 404, "/limits/set?limit=none": 404} {
+	for path, want := range map[string]int{"/limits/held": 400, "/limits/held?limit=none": 404, "/limits/held?limit=account&key=x": 404, "/limits/held?limit=mail&of=x": 404, "/limits/reset?limit=mail": 404, "/limits/set?limit=none": 404} {
 		if status, text, _ := s.do(http.MethodGet, path, ""); status != want {
 			t.Errorf("%s: %d, expected %d\n%s", path, status, want, text)
 		}
@@ -136,6 +136,117 @@ func TestLimitsAreActedOn(t *testing.T) {
 	}
 }
 
+// What a rule holds is filtered, and ticked rows or all that match are let in, killed or deleted; on the page of a job likewise.
+func TestHeldJobsAreActedOn(t *testing.T) {
+	s := start(t, func(o *Options) { o.Args = "hide" })
+	ctx := t.Context()
+	s.limited("account", "1", planted, 130)
+	s.limited("mail", "1", "", 3)
+	held := func() int64 { return s.rdb.ZCard(ctx, "troupe:held:account:"+planted).Val() }
+	at := linkOf(t, s.get("/limits"), "/limits/held?key=")
+	found := s.get(at + "&q=held12")
+	contains(t, "filtered", found, `type="hidden" name="key"`, `name="limit" value="account"`, ">11 of 130 jobs<", "held129", "Release, kill or delete all that match")
+	hasNot(t, "filtered", found, "held119", planted, "Export")
+	contains(t, "by the time of the push", s.get(at+"&from=2026-11-18T11:08:40Z"), ">10 of 130 jobs<")
+	if status, text, _ := s.do(http.MethodGet, at+"&from=x", ""); status != http.StatusBadRequest || !strings.Contains(text, "The time from") {
+		t.Errorf("a wrong filter: %d %s", status, text)
+	}
+
+	ticked := linkOf(t, strings.ReplaceAll(found, "action=", "href="), "/limits/held/ticked")
+	jobs := s.list(at).Data.Jobs
+	_, text := s.post(ticked, url.Values{"do": {"release"}, "key": {jobs[1].Key, jobs[3].Key, "1~0~x"}, "back": {"q=held1"}}, "Role", "operator")
+	contains(t, "ticked", text, "2 jobs released.", "1 gone", `value="held1"`)
+	harness.Equal(t, "waiting", s.rdb.LLen(ctx, "queue:a/b.json").Val(), 2)
+	_, text = s.post(ticked, url.Values{"do": {"kill"}, "key": {jobs[4].Key}})
+	contains(t, "killed", text, "1 job killed.")
+	for _, do := range []string{"retry", "reschedule", "move"} {
+		if status, text := s.post(ticked, url.Values{"do": {do}, "key": {jobs[0].Key}}); status != http.StatusBadRequest || !strings.Contains(text, "can be released, killed or deleted") {
+			t.Errorf("%s: %d %s", do, status, text)
+		}
+	}
+	if status, _ := s.post(ticked, url.Values{"do": {"delete"}, "key": {jobs[0].Key}}, "Role", "viewer"); status != http.StatusForbidden {
+		t.Errorf("a viewer: %d", status)
+	}
+
+	contains(t, "a job", s.get("/jobs/held0"), "Release</button>", "Kill</button>", "Delete for good")
+	hasNot(t, "a job", s.get("/jobs/held0"), "Reschedule", planted)
+	_, text = s.post(ticked, url.Values{"do": {"delete"}, "key": {jobs[0].Key}, "jid": {"held0"}})
+	contains(t, "the job", text, "1 job deleted.")
+	harness.Equal(t, "held", held(), 126)
+
+	all := linkOf(t, s.get(at+"&q=held12"), "/limits/held/all")
+	preview := s.get(all)
+	contains(t, "the preview", preview, "Release 11 jobs held by account:[", "the limit is exceeded by as many", `name="q" value="held12"`)
+	hasNot(t, "the preview", preview, planted)
+	post := linkOf(t, strings.ReplaceAll(preview, "action=", "href="), "/limits/held/all")
+	task := s.begin(post, url.Values{"do": {"release"}, "q": {"held12"}, "count": {"11"}})
+	harness.Equal(t, "released", s.ended(task).Counts.Done, 11)
+	page := s.get(task)
+	contains(t, "the task", page, "Release in held jobs", "held by account:[")
+	task = s.begin(post, url.Values{"do": {"release"}, "count": {"5"}})
+	s.ended(task)
+	contains(t, "the next are the first", s.rdb.LIndex(ctx, "queue:a/b.json", -1).Val(), `"jid":"held8"`)
+	task = s.begin(post, url.Values{"do": {"delete"}, "count": {"110"}, "typed": {"110"}})
+	harness.Equal(t, "deleted", s.ended(task).Counts.Done, 110)
+	harness.Equal(t, "held", held(), 0)
+	harness.Equal(t, "held by another", s.rdb.ZCard(ctx, "troupe:held:mail").Val(), 3)
+	audit := s.get("/audit")
+	contains(t, "the audit", audit, "/limits/held/ticked", "/limits/held/all", "2 jobs released.", "11 jobs released.")
+	for _, text := range []string{audit, page, s.get("/tasks")} {
+		hasNot(t, "others read it", text, planted)
+	}
+
+	s.rdb.Del(ctx, "troupe:slots:account:"+planted)
+	s.limited("account", "1", "7", 1)
+	s.rdb.Del(ctx, "troupe:slots:account:7")
+	at = linkOf(t, s.get("/limits"), "/limits/held?key=")
+	_, text = s.post(strings.Replace(at, "/held?", "/held/ticked?", 1), url.Values{"do": {"delete"}, "key": {s.first(at)}})
+	contains(t, "the last one of a key", text, "1 job deleted.", "Keys of account")
+}
+
+// A limit with a breaker shows its rests, and rests by hand.
+func TestLimitsRest(t *testing.T) {
+	s := start(t, func(o *Options) { o.Args = "hide" })
+	ctx := t.Context()
+	s.limited("api", "1000 0 breaker 3 60", "", 40)
+	s.limited("hooks", "5 breaker 0 60", planted, 1)
+	s.limited("mail", "1", "", 1)
+	operator := []string{"Role", "operator"}
+	page := s.get("/limits")
+	contains(t, "the list", page, `href="/limits/rest?limit=api"`)
+	hasNot(t, "the list", page, "rest?limit=mail", "rest?limit=hooks", "for=0", "rests until")
+	contains(t, "the question", s.get("/limits/rest?limit=api"), "Have api rest?", `name="for"`, `name="reason"`)
+	_, text := s.post("/limits/rest?limit=api", url.Values{"for": {"soon"}, "reason": {"x"}}, operator...)
+	contains(t, "no time", text, "expected seconds")
+	_, text = s.post("/limits/rest?limit=api", url.Values{"for": {"1h"}}, operator...)
+	contains(t, "no reason", text, "no reason was given", `value="1h"`)
+	harness.Equal(t, "it rests", s.rdb.Exists(ctx, "troupe:rest:api").Val(), 0)
+	_, text = s.post("/limits/rest?limit=api", url.Values{"for": {"1h"}, "reason": {"they restart"}}, operator...)
+	contains(t, "it rests", text, "api rests until 20", `href="/limits/rest?limit=api&amp;for=0"`)
+	contains(t, "what it holds", s.get("/limits/held?limit=api"), "rests until 20", "Its breaker is open", "End the rest…")
+	key := linkOf(t, s.get("/limits"), "/limits/held?key=")
+	rest := linkOf(t, s.get(key), "/limits/rest?key=")
+	_, text = s.post(rest, url.Values{"for": {"60"}, "reason": {"x"}}, operator...)
+	contains(t, "a key", text, "hooks:[", "rest now: 1 key", "End the rest of hooks:[")
+	hasNot(t, "a key", text, planted)
+	contains(t, "the twin", s.get("/limits.json"), `"resting":1`, `"rests_until"`)
+	contains(t, "its end", s.get("/limits/rest?limit=api&for=0"), "End the rest of api?")
+	_, text = s.post("/limits/rest?limit=api&for=0", url.Values{"reason": {"they are up"}}, operator...)
+	contains(t, "its end", text, "The rest of api has ended.")
+	harness.Equal(t, "let in", s.rdb.LLen(ctx, "queue:a/b.json").Val(), 15) // one has a slot
+	_, text = s.post("/limits/rest?limit=api&for=0", url.Values{"reason": {"they are up"}}, operator...)
+	contains(t, "again", text, "api does not rest. Nothing was changed.")
+	contains(t, "the audit", s.get("/audit?action=limits"), "they restart", "they are up", "/limits/rest")
+	for path, want := range map[string]int{"/limits/rest?limit=mail": 404, "/limits/rest?limit=none": 404, "/limits/rest": 400} {
+		if status, _, _ := s.do(http.MethodGet, path, ""); status != want {
+			t.Errorf("%s: %d, expected %d", path, status, want)
+		}
+	}
+	if status, _ := s.post("/limits/rest?limit=api", url.Values{"for": {"1h"}, "reason": {"x"}}, "Role", "viewer"); status != http.StatusForbidden {
+		t.Errorf("a viewer: %d", status)
+	}
+}
+
 // A search looks at what limits hold, all of it part by part, and its addresses tell no key.
 func TestASearchFindsHeldJobs(t *testing.T) {
 	s := start(t)
@@ -166,5 +277,5 @@ func TestLimitsThatAreNotDefined(t *testing.T) {
 	contains(t, "reset", page, "The limit gone is gone: no configuration has it.", "nothing: it is not defined")
 	contains(t, "what it held", s.get("/limits/held?limit=gone"), "No process that runs has this limit in its configuration")
 	harness.OK(t, s.rdb.ZAdd(t.Context(), "troupe:held:gone", redis.Z{Score: 1, Member: "no job"}).Err())
-	contains(t, "with what is no job", s.get("/limits/held?limit=gone"), "holds 2 jobs", "no job:")
+	contains(t, "with what is no job", s.get("/limits/held?limit=gone"), ">2 jobs<", "no job:")
 }

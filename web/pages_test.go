@@ -39,8 +39,8 @@ func (s *site) fixture() {
 	}
 	harness.OK(s.t, inspect.New(s.rdb).SavePeriodic(s.t.Context(), troupe.Periodic{Name: "a/b.json", Cron: "0 4 * * *", Class: "Billing::Charge", Args: []any{map[string]any{"token": "s3cr3t"}}, Queue: "a/b.json"}))
 	harness.OK(s.t, s.rdb.Set(s.t.Context(), "troupe:lock:0f1e2d3c", fixtureJID, 0).Err())
-	s.limited("a/b.json", "0 pinned 2", "", 2)
-	s.limited("a/b.json", "0 pinned 2", "key", 1)
+	s.limited("a/b.json", "0 pinned 2 breaker 3 60", "", 2)
+	s.limited("a/b.json", "0 pinned 2 breaker 3 60", "key", 1)
 	s.batched(fixtureBatch, 2)
 	s.fleetFixture()
 }
@@ -126,6 +126,11 @@ var pages = map[string]struct {
 	"POST /locks/free":              {path: "/locks/free?" + fixtureLock, form: url.Values{"count": {"1"}, "reason": {"it is in the way"}}},
 	"GET /limits":                   {path: "/limits"},
 	"GET /limits/held":              {path: "/limits/held?limit=a%2Fb%2Ejson"},
+	"POST /limits/held/ticked":      {path: "/limits/held/ticked?limit=a%2Fb%2Ejson", form: url.Values{"do": {"release"}, "key": {"1~0~x"}}},
+	"GET /limits/held/all":          {path: "/limits/held/all?limit=a%2Fb%2Ejson&do=kill"},
+	"POST /limits/held/all":         {path: "/limits/held/all?limit=a%2Fb%2Ejson", form: url.Values{"do": {"release"}, "count": {"1"}}},
+	"GET /limits/rest":              {path: "/limits/rest?limit=a%2Fb%2Ejson"},
+	"POST /limits/rest":             {path: "/limits/rest?limit=a%2Fb%2Ejson", form: url.Values{"for": {"1m"}, "reason": {"it is down"}}},
 	"GET /limits/release":           {path: "/limits/release?limit=a%2Fb%2Ejson"},
 	"POST /limits/release":          {path: "/limits/release?limit=a%2Fb%2Ejson", form: url.Values{"n": {"1"}, "reason": {"it is late"}}},
 	"GET /limits/set":               {path: "/limits/set?limit=a%2Fb%2Ejson"},

@@ -291,6 +291,7 @@ func (v *view) Number(path string) string {
 type filterBar struct {
 	Action string // the address without a filter
 	Fields []filterField
+	Hidden []filterField // parameters that stay
 	Spans  []doAll
 	Tick   filterField // a box, whose Hint is the value that it sends; none without a name
 }

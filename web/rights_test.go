@@ -134,6 +134,13 @@ func (s *site) doAll(after func(what string)) {
 	s.fixture()
 	limit := "?limit=a%2Fb%2Ejson"
 	do("/limits/release"+limit, url.Values{"n": {"2"}, "reason": {"x"}}, `"done":2`)
+	do("/limits/rest"+limit, url.Values{"for": {"1m"}, "reason": {"x"}}, `"done":1`)
+	do("/limits/rest"+limit+"&for=0", url.Values{"reason": {"x"}}, `"done":1`)
+	for _, action := range []string{"release", "kill", "delete"} {
+		s.limited("many", "1", "", 2)
+		do("/limits/held/ticked?limit=many", url.Values{"do": {action}, "key": {s.first("/limits/held?limit=many")}}, `"done":1`)
+		s.ended(s.begin("/limits/held/all?limit=many", url.Values{"do": {action}, "count": {"1"}}))
+	}
 	do("/limits/set"+limit, url.Values{"to": {"10/m"}, "reason": {"x"}}, `"done":1`)
 	do("/limits/reset"+limit, url.Values{"reason": {"x"}}, `"done":1`)
 	s.limited("gone", "2 pinned ", "", 1)

@@ -154,21 +154,12 @@ func (h *hunt) place(name, inside string) (rest string, err error) {
 		}
 	}
 	k, listed := kindOf(name)
-	rule := h.rules[name]
+	if rule := h.rules[name]; rule != nil {
+		k, listed, p.Place = h.r.ruleKind(rule), true, bulk.Held
+	}
 	switch {
-	case rule != nil:
-		row := h.r.ruleRow(rule)
-		p.Place, p.Title, p.Href, p.When = bulk.Held, "Held by "+row.Rule, row.Href, "Pushed"
-		way := bulk.Walk{Set: rule.Jobs(), Up: true, Filter: &h.filter, After: inside, Most: h.left, Long: h.remaining()}
-		var w bulk.Walked
-		w, err = h.r.entryKeys().Walk(h.r.Context(), way, func(e bulk.Entry, at bulk.Key) bool {
-			add(func() job { return h.r.entry(e, at) })
-			return true
-		})
-		h.looked(w.Looked)
-		rest = w.Next
 	case listed:
-		p.Title, p.Href, p.When = k.Title, h.r.urlOf(k)+"?q="+url.QueryEscape(h.out.Query), k.When
+		p.Title, p.Href, p.When = k.Title, queried(h.r.urlOf(k), "q="+url.QueryEscape(h.out.Query)), k.When
 		var w bulk.Walked
 		w, err = h.r.walk(k, &h.filter, inside, h.left, h.remaining(), func(e bulk.Entry, at bulk.Key) bool {
 			add(func() job { return h.r.entry(e, at) })

@@ -36,6 +36,8 @@ type setKind struct {
 	Empty   [2]string
 	Spans   [][4]string // of time that are asked for often: what it is called, from, to, failed from
 	Queue   string      // the name of the queue; "" of a set
+
+	Rule *inspect.LimitRule // whose held jobs these are; nil of other sets
 }
 
 // queueKind is that of a queue.
@@ -43,8 +45,18 @@ func queueKind(name string) setKind {
 	return setKind{Name: bulk.Queued + name, Path: "queues/{name}", Title: "Queue " + name, When: "Pushed", Columns: "tick position", Queue: name}
 }
 
-// kindOf is that of a set, or of a queue by queue:NAME.
+// ruleKind is that of what a rule holds.
+func (r *request) ruleKind(rule *inspect.LimitRule) setKind {
+	return setKind{Name: bulk.Held, Path: "limits/held", Title: "Held by " + r.ruleText(rule), When: "Pushed", Columns: "tick queue try", Up: true, Rule: rule, Empty: [2]string{
+		"It holds nothing", "Jobs that find no room wait here, and cost nothing while they do.",
+	}, Spans: [][4]string{{"pushed within the last hour", "1h", "", ""}, {"today", "today", "", ""}}}
+}
+
+// kindOf is that of a set, of a queue by queue:NAME, or of all held jobs.
 func kindOf(name string) (k setKind, ok bool) {
+	if name == bulk.Held {
+		return setKind{Name: name, Title: "held jobs"}, true
+	}
 	if queue, ok := strings.CutPrefix(name, bulk.Queued); ok {
 		return queueKind(queue), true
 	}
@@ -55,13 +67,13 @@ func kindOf(name string) (k setKind, ok bool) {
 var setKinds = map[string]setKind{
 	"retry": {"retry", "retries", "Retries", "Next try", "tick queue try error", true, [2]string{
 		"Nothing fails", "Jobs that have failed and are to be tried again wait here.",
-	}, [][4]string{{"failed within the last hour", "", "", "1h"}, {"failed today", "", "", "today"}, {"next try within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}, ""},
+	}, [][4]string{{"failed within the last hour", "", "", "1h"}, {"failed today", "", "", "today"}, {"next try within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}, "", nil},
 	"scheduled": {"scheduled", "scheduled", "Scheduled", "Due", "tick queue", true, [2]string{
 		"Nothing is scheduled", "Jobs that were pushed for later wait here until they are due.",
-	}, [][4]string{{"within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}, ""},
+	}, [][4]string{{"within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}, "", nil},
 	"dead": {"dead", "dead", "Dead", "Died", "tick queue try error", false, [2]string{
 		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here, for " + words.Days(limits.DeadTimeout) + " by default.",
-	}, [][4]string{{"last hour", "1h", "", ""}, {"today", "today", "", ""}, {"yesterday", "yesterday", "today", ""}}, ""},
+	}, [][4]string{{"last hour", "1h", "", ""}, {"today", "today", "", ""}, {"yesterday", "yesterday", "today", ""}}, "", nil},
 }
 
 // Allows reports whether an action is one for the set.
@@ -69,6 +81,17 @@ func (k setKind) Allows(do string) bool {
 	a, ok := bulk.ActionOf(do)
 	return ok && a.Allows(k.Name)
 }
+
+// Of is whose its jobs are, behind how many.
+func (k setKind) Of() string {
+	if k.Rule != nil {
+		return strings.ToLower(k.Title[:1]) + k.Title[1:]
+	}
+	return "of " + k.Title
+}
+
+// ahead reports whether its jobs are due in the time to come.
+func (k setKind) ahead() bool { return k.Up && k.Rule == nil }
 
 // choices are the actions for all entries of a set, as the button that opens them names them.
 func (k setKind) choices() string {
@@ -97,7 +120,23 @@ func onQueue(do func(*request, setKind) (*page, error)) func(*request) (*page, e
 	return func(r *request) (*page, error) { return do(r, queueKind(r.name("name"))) }
 }
 
-func (r *request) setOf(k setKind) *inspect.JobSet { return bulk.SetOf(r.fleet.Inspector, k.Name) }
+// onRule makes one of it for the jobs that the rule of the address holds.
+func onRule(do func(*request, setKind) (*page, error)) func(*request) (*page, error) {
+	return func(r *request) (*page, error) {
+		_, rule, err := r.rule()
+		if err != nil {
+			return nil, err
+		}
+		return do(r, r.ruleKind(rule))
+	}
+}
+
+func (r *request) setOf(k setKind) *inspect.JobSet {
+	if k.Rule != nil {
+		return k.Rule.Jobs()
+	}
+	return bulk.SetOf(r.fleet.Inspector, k.Name)
+}
 
 // queueOf is the queue of a kind; nil of a set.
 func (r *request) queueOf(k setKind) *inspect.Queue {
@@ -118,8 +157,11 @@ func (r *request) sizeOf(k setKind) (int64, error) {
 
 // urlOf is the address of the page of a set or a queue, or of one below it.
 func (r *request) urlOf(k setKind, below ...string) string {
-	if k.Queue != "" {
+	switch {
+	case k.Queue != "":
 		return r.url(append([]string{"queues", k.Queue}, below...)...)
+	case k.Rule != nil:
+		return r.ruleURL(k.Rule, append([]string{"held"}, below...)...)
 	}
 	return r.url(append([]string{k.Path}, below...)...)
 }
@@ -153,7 +195,7 @@ func (r *request) filter(get func(string) string, k setKind) (f bulk.Filter, err
 	for name, to := range timesOf(&f) {
 		if text := get(name); text != "" {
 			parse := bulk.ParseTime
-			if k.Up && (name == "from" || name == "to") {
+			if k.ahead() && (name == "from" || name == "to") {
 				parse = bulk.ParseFuture
 			}
 			if *to, err = parse(text, time.Now()); err != nil {
@@ -175,10 +217,13 @@ func (r *request) fields(k setKind) filterBar {
 	if r.searchesArgs() {
 		what += ", arguments"
 	}
-	if k.Up {
+	if k.ahead() {
 		from = "1h: in an hour"
 	}
 	bar := filterBar{Action: r.urlOf(k)}
+	if k.Rule != nil {
+		bar.Hidden = r.ruleQuery(k.Rule)
+	}
 	for _, span := range k.Spans {
 		bar.Spans = append(bar.Spans, doAll{span[0], r.with("from", span[1], "to", span[2], "failed_from", span[3], "failed_to", "", "after", "", "n", "", "seen", "")})
 	}
@@ -217,9 +262,13 @@ type setPage struct {
 	Chosen   string    `json:"-"` // the filter as parameters
 	Export   string    `json:"-"` // address
 	All      []doAll   `json:"-"`
+	Tick     string    `json:"-"` // the address for ticked rows
 	Choices  string    `json:"-"` // the words of All
+	Order    string    `json:"-"` // of Jobs
 	Found    string    `json:"-"` // how many the filter chooses, once that is known
 	Wrong    *fault    `json:"-"` // what is wrong with the filter
+
+	Rule *rulePage `json:"rule,omitempty"` // of held jobs
 }
 
 // doAll leads to the preview of an action, or to a span of time.
@@ -230,7 +279,13 @@ func (r *request) set(k setKind) (*page, error) {
 	if wrong != nil && r.wantsJSON() {
 		return nil, wrong
 	}
-	p := setPage{Set: k.Name, Filter: f.String(), Jobs: []job{}, Kind: k, Bar: r.fields(k), Chosen: chosen(r.query), Choices: k.choices()}
+	p := setPage{Set: k.Name, Filter: f.String(), Jobs: []job{}, Kind: k, Bar: r.fields(k), Chosen: chosen(r.query), Choices: k.choices(), Tick: r.urlOf(k, "ticked")}
+	switch p.Order = "the next one due first"; {
+	case k.Rule != nil:
+		p.Order = "the next one to be let in first"
+	case !k.Up:
+		p.Order = "the last one first"
+	}
 	var err error
 	if p.Total, err = r.setOf(k).Size(r.Context()); err != nil {
 		return nil, err
@@ -276,14 +331,31 @@ func (r *request) set(k setKind) (*page, error) {
 	return out, nil
 }
 
-// ofAll are the addresses of the export and of the actions, for all that a filter chooses.
+// ofAll are the addresses of the export, "" where there is none, and of the actions, for all that a filter chooses.
 func (r *request) ofAll(k setKind, chosen string) (export string, all []doAll) {
 	for _, a := range bulk.Actions {
 		if k.Allows(a.Name) {
-			all = append(all, doAll{a.Name, strings.TrimSuffix(r.urlOf(k, "all")+"?do="+a.Name+"&"+chosen, "&")})
+			all = append(all, doAll{a.Name, queried(r.urlOf(k, "all"), "do="+a.Name, chosen)})
 		}
 	}
-	return strings.TrimSuffix(r.urlOf(k, "export")+"?"+chosen, "?"), all
+	if k.Rule == nil {
+		export = queried(r.urlOf(k, "export"), chosen)
+	}
+	return export, all
+}
+
+// queried is an address with more parameters.
+func queried(address string, more ...string) string {
+	for _, text := range more {
+		switch {
+		case text == "":
+		case strings.Contains(address, "?"):
+			address += "&" + text
+		default:
+			address += "?" + text
+		}
+	}
+	return address
 }
 
 // chosen is the filter of an address or a form as parameters.
@@ -309,6 +381,9 @@ func (r *request) entry(of bulk.Entry, at bulk.Key) job {
 	e := of.Sorted
 	if e.At.IsZero() {
 		j.Score = strings.TrimPrefix(scores.Words(e.Score), "score ")
+	}
+	if e.Held != nil {
+		j.At = e.At
 	}
 	for name := range setKinds {
 		if r.setOf(setKinds[name]).Name == e.Set.Name {

@@ -27,7 +27,11 @@ func (r *request) start(k setKind, t bulk.Task) (id string, err error) {
 	last.Request = r.WithContext(context.WithoutCancel(r.ctx))
 	route := &route{method: http.MethodPost, path: strings.TrimSuffix(r.path, ".json")}
 	id = strings.ToLower(rand.Text()[:10])
-	err = r.tasks.Start(t, bulk.Progress{ID: id, Set: k.Name, Filter: t.Filter.Told(r.fleet.Mask, r.searchesArgs()), User: r.user.Name}, func(end bulk.Progress, err error) {
+	chosen := t.Filter.Told(r.fleet.Mask, r.searchesArgs())
+	if k.Rule != nil { // others see it
+		chosen = strings.TrimSuffix("held by "+r.fleet.Mask.Rule(k.Rule.Name, k.Rule.Key)+", "+chosen, ", ")
+	}
+	err = r.tasks.Start(t, bulk.Progress{ID: id, Set: k.Name, Filter: chosen, User: r.user.Name}, func(end bulk.Progress, err error) {
 		last.audit(route, &page{Data: said{Kind: "ok", Text: end.Tell(), Counts: end.Counts, task: id}}, err)
 	})
 	if errors.Is(err, bulk.ErrBusy) {

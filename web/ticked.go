@@ -109,7 +109,7 @@ func (r *request) ticked(k setKind) (*page, error) {
 	if jid := r.form("jid"); jid != "" {
 		back = cmp.Or(r.atDeath(jid, time.Now()), back)
 	} else if v, err := url.ParseQuery(r.form("back")); err == nil && len(v) > 0 {
-		back += "?" + v.Encode()
+		back = queried(back, v.Encode())
 	}
 	out := said{Kind: "warning", Text: o.Tell(t.Past) + warning, Counts: o.Counts, jobs: jobs, did: o.Done == len(keys)}
 	if out.did && warning == "" {

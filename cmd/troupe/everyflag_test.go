@@ -43,7 +43,7 @@ var flagged = map[string]string{
 	"limits reset --reason": "limits reset mail --reason gone", "limits release --reason": "limits release mail --limit 1 --reason gone", "limits rest --reason": "limits rest api 1m --reason gone",
 	"batches close --reason": "batches close b2 --reason gone", "batches cancel --reason": "batches cancel b2 --reason gone", "batches count-out --reason": "batches count-out b1 --wait 1s --reason gone",
 	"dump --all": "dump --all", "quiet --all": "quiet --all", "stop --all": "stop --all",
-	"jobs retry --all": "jobs retry retry --all", "jobs delete --all": "jobs delete retry --all", "jobs kill --all": "jobs kill retry --all", "jobs reschedule --all": "jobs reschedule retry --all --at 1h",
+	"jobs retry --all": "jobs retry retry --all", "jobs delete --all": "jobs delete retry --all", "jobs kill --all": "jobs kill retry --all", "jobs release --all": "jobs release held --all", "jobs reschedule --all": "jobs reschedule retry --all --at 1h",
 	"jobs reschedule --at": "jobs reschedule scheduled s1 --at 2h", "jobs reschedule --in": "jobs reschedule scheduled s1 --in 90",
 	"demo --timeout": "5s", "health --ops": "OPS", "push --args": "[1]", "push --in": "90",
 	"push --encrypt": "push NoOp --encrypt -C FILE", "run --web": "127.0.0.1:0", "top --json": "", // top says that it has none

@@ -90,11 +90,12 @@ func (s *shop) batch() {
 	s.rdb.ZAdd(s.t.Context(), keys.Schedule, redis.Z{Score: float64(now + 7200), Member: fmt.Sprintf(`{"class":"Reports::Monthly","queue":"mailers","args":[],"jid":"5eed00000000000000000009","created_at":%d,"t_batch":"%s:1"}`, now, shopBatch)})
 }
 
-// limit defines a limit that was set to 0 by hand and holds two jobs, one of a key.
+// limit defines a limit that was set to 0 by hand, rests, and holds two jobs, one of a key.
 func (s *shop) limit() {
 	s.t.Helper()
 	base := keys.LimitBase("", false)
-	s.rdb.HSet(s.t.Context(), keys.Limits(base), "stripe", "0 pinned 5", "mailgun", "20 0.01")
+	s.rdb.HSet(s.t.Context(), keys.Limits(base), "stripe", "0 pinned 5 breaker 3 600", "mailgun", "20 0.01")
+	s.rdb.HSet(s.t.Context(), keys.Rest(base, "stripe"), "ends", time.Now().Add(10*time.Minute).Unix())
 	for i, rule := range []string{"stripe", "stripe:acct_1GqIC8"} {
 		at, jid := float64(time.Now().Add(-time.Hour).Unix()), fmt.Sprintf("5eed0000000000000000000%d", i)
 		member := fmt.Sprintf(`%d.%d ["queue:payments","",%q,%q]`, int64(at)*1e6, i, jid, rule) + "\n" +

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
 )
@@ -80,6 +81,49 @@ func TestTwoOperators(t *testing.T) {
 	two.says("1 gone: somebody was faster (failure-2). Nothing was retried.")
 	if n := s.rdb.LLen(t.Context(), keys.Queue("default")).Val(); n != 1 {
 		t.Errorf("%d jobs are in the queue", n)
+	}
+}
+
+// What a limit holds is filtered, ticked and released, and a rest is ended, by the buttons of the pages.
+func TestHeldJobs(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	base := keys.LimitBase("", false)
+	s.rdb.HSet(t.Context(), keys.Limits(base), "stripe", "1 breaker 3 600")
+	for i := range 4 {
+		member := fmt.Sprintf(`1795000000000000.%d ["queue:payments","","held-%d","stripe"]`, i, i) + "\n" + fmt.Sprintf(`{"class":"Billing::Charge","queue":"payments","args":[%d],"jid":"held-%d"}`, i, i)
+		s.rdb.ZAdd(t.Context(), keys.Held(base, "stripe"), redis.Z{Score: float64(1795000000 + i), Member: member})
+	}
+	s.rdb.ZAdd(t.Context(), keys.HeldRules(base), redis.Z{Score: 4e9, Member: "stripe"})
+	s.rdb.HSet(t.Context(), keys.Rest(base, "stripe"), "ends", 4000000000)
+	b := open(t, s.base)
+	b.visit("/limits/held?limit=stripe")
+	b.says("Its breaker is open", "held-0", "held-3")
+	b.do(chromedp.SendKeys(chromedp.CSS(`form.filter input[name="q"]`), "held-2"))
+	b.button("form[@class='filter']", "Filter")
+	b.says("1 of 4 jobs", "held-2")
+	if strings.Contains(b.text(), "held-1") {
+		t.Error("the filter shows another job")
+	}
+	b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Choose Billing::Charge held-2"]`)))
+	b.button("form[@id='tick']", "Release")
+	b.says("1 job released.", "Nothing found")
+	if got := s.rdb.LIndex(t.Context(), keys.Queue("payments"), 0).Val(); !strings.Contains(got, "held-2") {
+		t.Errorf("the queue has %s", got)
+	}
+	b.visit("/jobs/held-3")
+	b.says("Held by the limit stripe")
+	b.button("form[@class='ticks']", "Kill")
+	b.says("1 job killed.")
+	b.visit("/limits/rest?limit=stripe&for=0")
+	b.do(chromedp.SendKeys(chromedp.CSS(`input[name="reason"]`), "they are up again"))
+	b.button("form[@method='post']", "End the rest")
+	b.says("The rest of stripe has ended.")
+	if n := s.rdb.LLen(t.Context(), keys.Queue("payments")).Val(); n != 1 { // the slot of held-2 is taken
+		t.Errorf("%d jobs are in the queue", n)
+	}
+	if wrong := b.troubles(); len(wrong) > 0 {
+		t.Error(strings.Join(wrong, "\n"))
 	}
 }
 

@@ -54,6 +54,8 @@ func (s *shop) pages() []shown {
 		{name: "limits", route: "/limits", path: "/limits"},
 		{name: "limits-held", route: "/limits/held", path: "/limits/held?limit=stripe"},
 		{name: "limits-release", route: "/limits/release", path: "/limits/release?limit=stripe", plain: true},
+		{name: "limits-held-all", route: "/limits/held/all", path: "/limits/held/all?limit=stripe&do=release"},
+		{name: "limits-rest", route: "/limits/rest", path: "/limits/rest?limit=stripe"},
 		{name: "limits-set", route: "/limits/set", path: "/limits/set?limit=stripe"},
 		{name: "limits-reset", route: "/limits/reset", path: "/limits/reset?limit=stripe", plain: true},
 		{name: "search", route: "/search", path: "/search?q=webhooks"},

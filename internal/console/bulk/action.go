@@ -82,6 +82,9 @@ var Actions = []Action{
 		}
 		return e.Sorted.Retry(ctx)
 	}},
+	{Name: "release", Past: "released", Short: "Let held jobs in though their limits have no room", Act: func(ctx context.Context, e Entry, _ *Task) (inspect.Outcome, error) {
+		return e.Sorted.Release(ctx)
+	}},
 	{Name: "kill", Past: "killed", Short: "Move jobs to the dead set", Act: func(ctx context.Context, e Entry, _ *Task) (inspect.Outcome, error) {
 		if e.Queued != nil {
 			return e.Queued.Kill(ctx)
@@ -118,6 +121,8 @@ func (a *Action) Allows(place string) bool {
 		return true
 	case "kill":
 		return place != "dead"
+	case "release":
+		return place == Held
 	}
 	if place == Held {
 		return false
@@ -142,7 +147,9 @@ func (a *Action) Refused(place string) error {
 	case a.Allows(place):
 		return nil
 	case place == Held:
-		return errors.New("a job that a limit holds can be killed or deleted, and troupe limits release lets it in")
+		return errors.New("a job that a limit holds can be released, killed or deleted")
+	case a.Name == "release":
+		return errors.New("only a job that a limit holds can be released, expected held")
 	case strings.HasPrefix(place, Queued):
 		return errors.New("a job that waits in a queue can be moved, killed or deleted")
 	case a.Moves:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
@@ -29,7 +30,7 @@ func (c Counts) Sum() int { return c.Done + c.Gone + c.Stopped + c.Left }
 // JIDs, else those that Filter matches.
 type Task struct {
 	Action
-	Set   *inspect.JobSet    // or
+	Set   *inspect.JobSet    // also of what one rule of a limit holds, or
 	Queue *inspect.Queue     // or
 	Held  *inspect.Inspector // for all jobs that limits hold
 
@@ -48,10 +49,10 @@ func (t *Task) Place() string {
 	switch {
 	case t.Queue != nil:
 		return Queued + t.Queue.Name
+	case t.Held != nil, t.Set != nil && t.Set.Held():
+		return Held
 	case t.Set != nil:
 		return t.Set.Name
-	case t.Held != nil:
-		return Held
 	}
 	return ""
 }
@@ -115,16 +116,20 @@ func (t *Task) each(ctx context.Context, gone func(), do func(e Entry) (more boo
 		return named(t.JIDs, t.Set.FindJob)
 	}
 	var entries iter.Seq2[*inspect.SortedEntry, error]
-	if t.Held != nil {
-		entries = t.Held.HeldJobs(ctx)
-	} else {
+	when := func(e *inspect.SortedEntry) time.Time { return e.At }
+	switch {
+	case t.Held != nil:
+		entries, when = t.Held.HeldJobs(ctx), SortedAt
+	case t.Set.Held(): // the next one first
+		entries = t.Set.From(ctx, math.Inf(-1), nil, true)
+	default:
 		entries = t.Set.Each(ctx)
 	}
 	for e, err := range entries {
 		if err != nil {
 			return err
 		}
-		if !t.Filter.Match(&e.JobRecord, SortedAt(e)) || t.Timed && e.Score == scores.Of(t.At) { // met again, or as it is to be
+		if !t.Filter.Match(&e.JobRecord, when(e)) || t.Timed && e.Score == scores.Of(t.At) { // met again, or as it is to be
 			continue
 		}
 		if more, err := do(Entry{Sorted: e}); err != nil || !more {

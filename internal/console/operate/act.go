@@ -106,6 +106,8 @@ func example(a bulk.Action) string {
 	switch {
 	case a.Moves:
 		return "  troupe jobs move queue:default --class Report --to slow --dry-run"
+	case !a.Allows("retry"):
+		place = bulk.Held
 	case a.Allows("dead"):
 		place = "dead"
 	}

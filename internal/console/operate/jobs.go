@@ -25,7 +25,7 @@ func jobsCommand(files cli.Files) *cobra.Command {
 		Short: "Show jobs and act on them",
 		Long: `Jobs shows jobs and acts on them, one by one or by a filter. SET is retry, scheduled or dead. The
 commands list, export, delete and kill also take queue:NAME, list, show, delete and kill take held (jobs that limits
-hold), list takes running, and move takes only queue:NAME. Every action names a job by its exact bytes: what somebody else has taken meanwhile is
+hold), release takes only that, list takes running, and move takes only queue:NAME. Every action names a job by its exact bytes: what somebody else has taken meanwhile is
 gone, and nothing is lost or done twice.`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
