@@ -112,7 +112,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	if err := canKeepEnds(c, d.cfg.Registry); err != nil {
 		return nil, err
 	}
-	c.define = func(ctx context.Context) error { return s.defineLimits(ctx, d.limits, job.DefineStart) }
+	c.define = func(ctx context.Context) error { return s.defineLimits(ctx, d.jobLimits(), job.DefineStart) }
 	s.capsules = append(s.capsules, c)
 	return c, nil
 }

@@ -143,10 +143,10 @@ type Config struct {
 	// Subscribers get every Event from the start; see Daemon.Subscribe.
 	Subscribers []func(event.Event)
 
-	// Reload is called at SIGHUP, by Main: what it returns is given to Daemon.Configure. After
+	// Reload is called at SIGHUP, by Main: what it returns is given to Daemon.Configure and to Daemon.ConfigureLimits. After
 	// an error nothing changes, and the log tells why. nil: SIGHUP does what it does without
 	// this package.
-	Reload func() ([]Capsule, error)
+	Reload func() ([]Capsule, []troupe.Limit, error)
 
 	// Strategy supervises the children of the launcher (heartbeat, poller,
 	// rescuer, managers); nil means supervisor.Default.

@@ -320,3 +320,36 @@ func TestConfiguresAtOnceLoseNothing(t *testing.T) {
 		}
 	})
 }
+
+// Numbers of limits change for all processes, behind what was set by hand; nothing changes if one of them cannot.
+func TestNumbersOfLimitsChange(t *testing.T) {
+	var r troupe.Registry
+	h := troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil })
+	at := func(n int) troupe.Limit { return troupe.Limit{Name: "a", AtOnce: n, By: "0"} }
+	api := troupe.Limit{Name: "api", Rate: 10, Breaker: &troupe.Breaker{Failures: 3, Counts: func(error) bool { return true }}}
+	troupe.HandleClass(&r, "A", h, troupe.Options{Limits: []troupe.Limit{at(1), api}})
+	troupe.HandleClass(&r, "B", h, troupe.Options{Limits: []troupe.Limit{at(1)}})
+	testkit.Virtual(t, actors.Config{Registry: &r, HeartbeatInterval: time.Second}, func(t *testing.T, k *testkit.Kit) {
+		ctx := t.Context()
+		text := func(name string) string { return k.Redis.HGet(ctx, "troupe:limits", name).Val() }
+		harness.OK(t, k.ConfigureLimits(ctx))
+		other := troupe.Limit{Name: "api", Rate: 20, Per: time.Minute, Burst: 4, Breaker: &troupe.Breaker{Failures: 5, Rest: time.Second}}
+		harness.OK(t, k.ConfigureLimits(ctx, at(7), other))
+		harness.Equal(t, "at once", text("a"), "7")
+		harness.Equal(t, "rate", text("api"), "4 3 breaker 5 1")
+		for want, l := range map[string]troupe.Limit{
+			"is of another kind": {Name: "a", AtOnce: 2}, "is not of this daemon": {Name: "none", AtOnce: 2}, "expected one of them above 0": {Name: "api"}, "kind: that takes": {Name: "api", Rate: 5},
+		} {
+			harness.ErrorHas(t, want, k.ConfigureLimits(ctx, at(8), l), want)
+		}
+		harness.Equal(t, "after a fault", text("a"), "7")
+		k.Redis.HSet(ctx, "troupe:limits", "a", "9") // by another configuration, which has started since
+		harness.OK(t, k.ConfigureLimits(ctx, at(7), other))
+		harness.Equal(t, "nothing has changed here", text("a"), "9")
+		k.Redis.HSet(ctx, "troupe:limits", "a", "0 pinned 9")
+		harness.OK(t, k.ConfigureLimits(ctx, at(3)))
+		harness.Equal(t, "behind what was set by hand", text("a"), "0 pinned 3")
+		k.Redis.Del(ctx, "troupe:limits")
+		k.Await("a beat writes it again", func() bool { return text("a") == "3" && text("api") == "4 3 breaker 5 1" })
+	})
+}

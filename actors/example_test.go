@@ -83,6 +83,7 @@ func ExampleNew() {
 	if err := d.Configure(ctx, actors.Capsule{Concurrency: 2}); err != nil {
 		panic(err)
 	}
+	fmt.Println(d.ConfigureLimits(ctx, troupe.Limit{Name: "api", AtOnce: 9}))
 	stopCtx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	_, err = d.Stop(stopCtx)
@@ -90,6 +91,7 @@ func ExampleNew() {
 	// Output:
 	// Greet is done
 	// processor-0 is processor
+	// configure: limit "api" is not of this daemon: that takes a restart
 	// stopped: <nil> 1
 }
 

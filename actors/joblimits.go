@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -135,6 +136,70 @@ func (d *Daemon) keepLimits(ctx context.Context) {
 	d.env.Outage.OK(part)
 }
 
+// jobLimits are those of all classes and queues, as they are now: a change makes a new list.
+func (d *Daemon) jobLimits() []troupe.Limit {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.limits
+}
+
+// ConfigureLimits gives limits of this daemon other numbers, those of the same name here: AtOnce, Rate, Per and Burst, and of a Breaker Failures
+// and Rest. It writes those that differ to Redis, for all processes; a limit that was set by hand (inspect.Inspector.SetLimit) stays
+// as it is until it is reset, and has the new numbers then. What it holds is looked at within 5 s. A limit that is not of this daemon, or that is of
+// another kind (By, Throttled, a Key or a Breaker, at once or a rate), is an error; then nothing has changed. After an error of Redis some processes
+// may know the new numbers.
+func (d *Daemon) ConfigureLimits(ctx context.Context, all ...troupe.Limit) error {
+	before := d.jobLimits()
+	next, changed := slices.Clone(before), []troupe.Limit(nil)
+	var errs []error
+	for _, l := range all {
+		if err := l.Validate(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		known, differs := false, false
+		for i := range next {
+			if next[i].Name != l.Name {
+				continue
+			}
+			if known = true; !job.SameKind(&next[i], &l) {
+				errs = append(errs, fmt.Errorf("limit %q is of another kind: that takes a restart", l.Name))
+				break
+			}
+			differs = differs || job.LimitText(next[i]) != job.LimitText(l)
+			next[i].AtOnce, next[i].Rate, next[i].Per, next[i].Burst = l.AtOnce, l.Rate, l.Per, l.Burst
+			if b := next[i].Breaker; b != nil {
+				next[i].Breaker = &troupe.Breaker{Failures: l.Breaker.Failures, Rest: l.Breaker.Rest, Counts: b.Counts}
+			}
+		}
+		if !known {
+			errs = append(errs, fmt.Errorf("limit %q is not of this daemon: that takes a restart", l.Name))
+		} else if differs {
+			changed = append(changed, l)
+		}
+	}
+	if _, err := job.LimitTexts(all...); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
+	for _, s := range d.systems {
+		if s.of == nil {
+			if err := s.defineLimits(ctx, changed, job.DefineStart); err != nil {
+				return fmt.Errorf("configure: %w", err)
+			}
+		}
+	}
+	d.mu.Lock()
+	d.limits = next
+	d.mu.Unlock()
+	for _, l := range changed {
+		d.env.Log.Info().Str("limit", l.Name).Str("allows", job.LimitText(l)).Msg("the numbers of a limit have changed")
+	}
+	return nil
+}
+
 // limitedRuns are the runs that have slots, by the limits that they are under.
 func (d *Daemon) limitedRuns() map[*job.Rules]*run.Run {
 	runs := map[*job.Rules]*run.Run{}
@@ -161,7 +226,7 @@ func (d *Daemon) tryLimits(ctx context.Context) error {
 		if s.of != nil {
 			continue
 		}
-		if err := s.defineLimits(ctx, d.limits, job.DefineKeep); err != nil {
+		if err := s.defineLimits(ctx, d.jobLimits(), job.DefineKeep); err != nil {
 			return err
 		}
 		gone, err := job.RenewSlots(ctx, s.redis, inOrder, slotLife(&d.cfg))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/reap"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/errchain"
@@ -187,12 +188,16 @@ func (d *Daemon) reload() {
 	ctx, cancel := d.env.Call()
 	defer cancel()
 	var capsules []Capsule
+	var all []troupe.Limit
 	var err error
-	if failed := supervised.Isolate(func() { capsules, err = d.cfg.Reload() }); failed != nil {
+	if failed := supervised.Isolate(func() { capsules, all, err = d.cfg.Reload() }); failed != nil {
 		err = failed
 	}
 	if err == nil {
 		err = d.Configure(ctx, capsules...)
+	}
+	if err == nil {
+		err = d.ConfigureLimits(ctx, all...)
 	}
 	if err != nil {
 		d.env.Log.Error().Err(err).Msg("the configuration was not reloaded")

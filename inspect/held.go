@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,6 +172,19 @@ func (r *LimitRule) unmoved(ctx context.Context) error {
 	return err
 }
 
+// unmoved is why Redis does not let a member in, if it is there still.
+func (s *JobSet) unmoved(ctx context.Context, member string) error {
+	rdb := s.in().db()
+	score, err := rdb.ZScore(ctx, s.Name, member).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if err == nil {
+		err = rdb.ZAddXX(ctx, s.Name, redis.Z{Score: score, Member: member}).Err() // writes nothing, and fails as the step did
+	}
+	return cmp.Or(err, errors.New("its queue does not take it"))
+}
+
 // Release lets a job in that a limit holds, though there is no room: the limit is exceeded by one. That of a paused queue goes back to it.
 func (e *SortedEntry) Release(ctx context.Context) (Outcome, error) {
 	switch {
@@ -183,6 +197,9 @@ func (e *SortedEntry) Release(ctx context.Context) (Outcome, error) {
 	all, err := e.whole(ctx)
 	if err == nil && all != nil {
 		n, err = job.ReleaseOne(ctx, e.Set.in().db(), e.Set.rule.base, e.Set.rule.ID, all.stored())
+		if err == nil && n == 0 {
+			err = e.Set.unmoved(ctx, all.stored())
+		}
 	}
 	if err != nil {
 		return Gone, e.Set.wrap("release an entry", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/console/cli"
@@ -42,7 +43,7 @@ RAILS_ENV, RACK_ENV). A file needs handlers:, the rest has defaults:
 Signals: TSTP stops fetching; TERM or INT stops the daemon: running jobs have
 the time of -t to end, then they go back to their queues; TTIN logs the tree and
 all stacks; HUP reads the file again and changes concurrency and queues of running
-capsules: a faulty file changes nothing, and the log says why. Logs go to stderr.`,
+capsules, and the numbers of limits: a faulty file changes nothing, and the log says why. Logs go to stderr.`,
 		Example: "  troupe run -C troupe.yml -c 20 -q critical,3 -q default",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -110,7 +111,7 @@ func run(cmd *cobra.Command, flags config.Flags, dashboard dashboard) error {
 		if err != nil {
 			return err
 		}
-		cfg.Reload = func() ([]actors.Capsule, error) { return reload(tree.Settings, flags, tree.Shard, log) }
+		cfg.Reload = func() ([]actors.Capsule, []troupe.Limit, error) { return reload(tree.Settings, flags, tree.Shard, log) }
 		cfg.On.Quiet = append(cfg.On.Quiet, func(context.Context) { flush() })
 		log.Debug().Str("file", settings.Path).Str("redis", redisconn.Describe(tree.Settings.RedisURL)).
 			Str("shard", tree.Shard).Strs("classes", cfg.Registry.Classes()).Msg("configured")
@@ -137,16 +138,16 @@ func run(cmd *cobra.Command, flags config.Flags, dashboard dashboard) error {
 }
 
 // reload reads the configuration anew, for a daemon that runs with the settings s.
-func reload(s *config.Settings, flags config.Flags, shard string, log zerolog.Logger) ([]actors.Capsule, error) {
+func reload(s *config.Settings, flags config.Flags, shard string, log zerolog.Logger) ([]actors.Capsule, []troupe.Limit, error) {
 	next, err := config.Load(flags, os.Getenv)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	capsules, ignored, err := s.Reload(next, shard)
+	capsules, all, ignored, err := s.Reload(next, shard)
 	if len(ignored) > 0 && err == nil {
 		log.Warn().Strs("settings", ignored).Msg("these settings have changed and take a restart")
 	}
-	return capsules, err
+	return capsules, all, err
 }
 
 func checkCommand() *cobra.Command {

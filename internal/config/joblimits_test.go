@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -118,12 +119,30 @@ func TestLimitFaults(t *testing.T) {
 
 const cluster = "redis: 'redis+cluster://h:7000'\n"
 
-// The daemon that runs keeps the limits that it began with.
-func TestChangedLimitsTakeARestart(t *testing.T) {
-	s, next := harness.Must(loaded(t, limitsFile))(t), harness.Must(loaded(t, strings.Replace(limitsFile, "mail: 5", "mail: 6", 1)))(t)
-	_, ignored, err := s.Reload(next, "")
-	harness.OK(t, err)
-	if len(ignored) != 1 || !strings.HasPrefix(ignored[0], "mail 6 at once") {
-		t.Errorf("ignored: %q", ignored)
+// The daemon that runs takes other numbers of its limits; their kinds, names, classes and queues take a restart.
+func TestNumbersOfLimitsAreReloaded(t *testing.T) {
+	const file = "handlers: {A: {builtin: noop}}\nlimits:\n  a: {at_once: 5, queues: [q], breaker: {failures: 3}}\n  b: {rate: 10/s, classes: [A]}\n  c: 4\n"
+	s := harness.Must(loaded(t, file))(t)
+	for _, c := range []struct{ old, new, numbers, ignored string }{
+		{"at_once: 5", "at_once: 9", "a 9 breaker 3 60, b 1 0.1, c 4", ""},
+		{"failures: 3", "failures: 4", "a 5 breaker 4 60, b 1 0.1, c 4", ""},
+		{"10/s", "20/m", "a 5 breaker 3 60, b 1 3, c 4", ""},
+		{"10/s", "10/s, burst: 7", "a 5 breaker 3 60, b 7 0.1, c 4", ""},
+		{"c: 4", "c: 6", "a 5 breaker 3 60, b 1 0.1, c 6", ""},
+		{"c: 4", "d: 4", "a 5 breaker 3 60, b 1 0.1", "d 4 at once"},
+		{"at_once: 5", "rate: 5", "b 1 0.1, c 4", "a 5 in 1s"},
+		{"at_once: 5", "by: id, at_once: 5", "b 1 0.1, c 4", "a 5 at once, by id"},
+		{"[q]", "[q, r]", "a 5 breaker 3 60, b 1 0.1, c 4", "a 5 at once"},
+		{", breaker: {failures: 3}", "", "b 1 0.1, c 4", "a 5 at once, queue q"},
+	} {
+		_, numbers, ignored, err := s.Reload(harness.Must(loaded(t, strings.Replace(file, c.old, c.new, 1)))(t), "")
+		harness.OK(t, err)
+		var got []string
+		for _, l := range numbers {
+			got = append(got, l.Name+" "+job.LimitText(l))
+		}
+		if strings.Join(got, ", ") != c.numbers || !strings.HasPrefix(strings.Join(ignored, "; "), c.ignored) || (c.ignored == "") != (ignored == nil) {
+			t.Errorf("%q, ignored %q, expected %+v", got, ignored, c)
+		}
 	}
 }

@@ -27,7 +27,7 @@ func TestReload(t *testing.T) {
 		{next: base + "timeout: 9\nfetch: basic\n", want: "default 3 [a b]", ignored: "stop timeout 9s; default concurrency 3 strict: a, b basic fetch"},
 		{next: base + "capsules:\n  other: {queues: [x]}\n", fault: `the capsule "other" is new: that takes a restart`},
 	} {
-		capsules, ignored, err := load(base).Reload(load(c.next), "")
+		capsules, _, ignored, err := load(base).Reload(load(c.next), "")
 		got := ""
 		for _, k := range capsules {
 			var names []string
@@ -43,7 +43,7 @@ func TestReload(t *testing.T) {
 			t.Errorf("%s: ignored %q, expected %s", c.next, ignored, c.ignored)
 		}
 	}
-	if _, _, err := load(base+"capsules:\n  other: {queues: [x]}\n").Reload(load(base), ""); err == nil || !strings.Contains(err.Error(), `"other" is gone`) {
+	if _, _, _, err := load(base+"capsules:\n  other: {queues: [x]}\n").Reload(load(base), ""); err == nil || !strings.Contains(err.Error(), `"other" is gone`) {
 		t.Errorf("a capsule is gone: %v", err)
 	}
 }

@@ -107,6 +107,12 @@ const (
 // SaidRest has a rule rest for d, whatever else the end of the run tells.
 func SaidRest(d time.Duration) string { return "rest " + inSeconds(d) }
 
+// SameKind reports whether two limits differ by their numbers alone, which can change while jobs run.
+func SameKind(a, b *troupe.Limit) bool {
+	return (a.AtOnce > 0) == (b.AtOnce > 0) && (a.Rate > 0) == (b.Rate > 0) && (a.Breaker == nil) == (b.Breaker == nil) &&
+		a.By == b.By && (a.Key == nil) == (b.Key == nil) && a.Throttled == b.Throttled
+}
+
 func inSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
 // CanRest tells why troupe.Rest cannot have the limit of that name rest, of those that a job is under; nil if it can.
