@@ -182,7 +182,7 @@ func batchToEnd(ctx context.Context, s *cli.Session, id, verb string) (*inspect.
 }
 
 func batchCloseCommand(files cli.Files) *cobra.Command {
-	var c limitChange
+	var c changeFlags
 	return spec{
 		use: "close ID", short: "Let a batch end", args: cli.Args(1, 1), names: batchIDs, change: "closing a batch",
 		long: `Close lets a batch end that is open, or that a program has left in the middle: its callbacks are pushed when its jobs have ended, or now.
@@ -212,7 +212,7 @@ func notDone(b *inspect.Batch) string {
 }
 
 func batchCancelCommand(files cli.Files) *cobra.Command {
-	var c limitChange
+	var c changeFlags
 	return spec{
 		use: "cancel ID", short: "Drop the waiting jobs of a batch, and push no callbacks", args: cli.Args(1, 1), names: batchIDs, change: "cancelling a batch",
 		long: `Cancel has the waiting jobs of a batch, and of the batches within it, be dropped when their turn comes. Their callbacks are not pushed any more.
@@ -234,7 +234,7 @@ terminal it asks, or wants --yes.`,
 }
 
 func batchCountOutCommand(files cli.Files) *cobra.Command {
-	var c limitChange
+	var c changeFlags
 	wait := inspect.BatchLooks
 	return spec{
 		use: "count-out ID", short: "Have a batch not wait for jobs that are nowhere", args: cli.Args(1, 1), names: batchIDs, change: "counting jobs of a batch out",

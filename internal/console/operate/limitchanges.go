@@ -18,6 +18,18 @@ import (
 	"github.com/troupehq/troupe/internal/words"
 )
 
+// changeFlags are the flags of what changes limits and batches.
+type changeFlags struct {
+	reason string
+	yes    bool
+}
+
+func (c *changeFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&c.reason, "reason", "", "why, for the audit")
+	_ = cobra.MarkFlagRequired(f, "reason")
+	f.BoolVar(&c.yes, "yes", false, "do not ask")
+}
+
 // limitChange is what a command changes of a limit.
 type limitChange struct {
 	limit string // for the audit, which others read
@@ -29,27 +41,25 @@ type limitChange struct {
 // limitCommand is a command that changes a limit: with a reason, and asking before.
 func limitCommand(files cli.Files, of spec, plan func(ctx context.Context, s *cli.Session, args []string) (limitChange, error)) *cobra.Command {
 	verb, _, _ := strings.Cut(of.use, " ")
-	reason, yes, flags := "", false, of.flags
+	c, flags := changeFlags{}, of.flags
 	of.long += " The reason is kept in the audit.\nOn a terminal it asks, or wants --yes."
 	of.names = limitNames
 	of.flags = func(f *pflag.FlagSet) {
 		if flags != nil {
 			flags(f)
 		}
-		f.StringVar(&reason, "reason", "", "why, for the audit")
-		_ = cobra.MarkFlagRequired(f, "reason")
-		f.BoolVar(&yes, "yes", false, "do not ask")
+		c.add(f)
 	}
 	of.run = func(ctx context.Context, s *cli.Session, args []string) error {
-		c, err := plan(ctx, s, args)
+		to, err := plan(ctx, s, args)
 		if err != nil {
 			return err
 		}
-		s.About([]string{"limits", c.limit, verb})
-		if err := s.Confirm(ctx, cli.Ask{Yes: yes, N: c.n, Always: true}, "%s", c.ask); err != nil {
+		s.About([]string{"limits", to.limit, verb})
+		if err := s.Confirm(ctx, cli.Ask{Yes: c.yes, N: to.n, Always: true}, "%s", to.ask); err != nil {
 			return err
 		}
-		told, text, err := c.do()
+		told, text, err := to.do()
 		if errors.Is(err, inspect.ErrNotFound) {
 			return noLimit(args[0])
 		}
