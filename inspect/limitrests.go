@@ -13,6 +13,16 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 )
 
+// Resting is how many of its rules rest: their breakers are open.
+func (l *Limit) Resting() (n int) {
+	for _, r := range l.Rules {
+		if !r.Rests.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
 // Rest has the rule rest for d from now on, a millisecond to a year, for all processes, whatever it rested for before: it lets nobody
 // in, and when that is over one job, the probe; see troupe.Breaker. The d of 0 ends a rest, and the held jobs are let in. It reports
 // whether anything has changed: false of a rule that did not rest. It is an error if the limit has no Breaker.

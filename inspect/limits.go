@@ -58,16 +58,6 @@ func (l *Limit) Oldest() (t time.Time) {
 	return t
 }
 
-// Resting is how many of its rules rest: their breakers are open.
-func (l *Limit) Resting() (n int) {
-	for _, r := range l.Rules {
-		if !r.Rests.IsZero() {
-			n++
-		}
-	}
-	return n
-}
-
 // LimitRule is what a limit counts together: all of its jobs, or those of one key.
 type LimitRule struct {
 	ID    string // NAME or NAME:KEY, as Redis has it

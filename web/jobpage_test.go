@@ -143,7 +143,7 @@ func TestSearch(t *testing.T) {
 	page := s.get("/search?q=charge")
 	contains(t, "a class", page, "Retries</a>", "Scheduled</a>", "Dead</a>", "Queue a/b.json</a>", "3 found", "Held by ", `href="/dead?q=charge"`)
 	contains(t, "an error", s.get("/search?q=IT+FAILED"), "Dead</a>")
-	contains(t, "nothing", s.get("/search?q=nonesuch"), "Nothing found for nonesuch", "9 jobs")
+	contains(t, "nothing", s.get("/search?q=nonesuch"), "Nothing found for nonesuch", "10 jobs")
 	contains(t, "no text", s.get("/search"), "Find a job, wherever it is")
 	s.rdb.ZAdd(t.Context(), "dead", z(1795000000, `{"class":"Mail","jid":"m1","args":[{"to": "M\u00fcller"}]}`))
 	for _, text := range []string{"m\u00fcller", `M\u00fcller`, `{"to":"M\u00fcller"}`, `"to": "M\u00fcller"`} {
