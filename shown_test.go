@@ -24,7 +24,7 @@ var notShown = map[string]map[string]string{
 	"inspect": {
 		"Inspector.CancelRunning": asOther, "PeriodicJob.Enable": asOther, "Process.Stop": asOther, "Process.DumpThreads": asOther, "JobSet.KillAll": asOther,
 		"QueuedJob.Kill": asOther, "SortedEntry.Kill": asOther, "SortedEntry.Retry": asOther, "Inspector.Process": asOther,
-		"JobSet.Fetch": ofPages, "JobSet.From": ofPages, "JobSet.Lookup": ofPages, "JobSet.Held": ofPages, "JobSet.Scan": ofPages, "JobSet.Due": ofPages, "Queue.Job": ofPages, "Queue.OldestAfter": ofPages,
+		"JobSet.Fetch": ofPages, "JobSet.From": ofPages, "JobSet.Lookup": ofPages, "JobSet.Scan": ofPages, "JobSet.Due": ofPages, "Queue.Job": ofPages, "Queue.OldestAfter": ofPages,
 		"Queue.Takes": ofPages, "QueuedJob.Whole": ofPages, "SortedEntry.Whole": ofPages, "SortedEntry.Key": ofPages, "SortedEntry.Overdue": ofPages, "JobRecord.Cut": ofPages,
 		"Inspector.Marks": ofPages, "IsFault": ofPages,
 		"Inspector.Claims": ofDaemons, "Inspector.Fetchers": ofDaemons, "Inspector.Tree": ofDaemons, "Inspector.Runs": ofDaemons, "Runs.Quantile": ofDaemons,

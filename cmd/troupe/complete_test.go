@@ -53,7 +53,7 @@ func TestCompletions(t *testing.T) {
 		"periodic show": {"nightly", "weekly"}, "periodic delete": {"nightly", "weekly"}, "periodic enable nightly": {"weekly"}, "periodic push nightly": nil,
 		"locks free":   {"--reason\twhy, for the audit", "troupe:lock:00112233445566778899aabbccddeeff", "troupe:lock:0f1e2d3c4b5a69788796a5b4c3d2e1f0"},
 		"batches show": {"b1", "b2"}, "batches cancel": {"--reason\twhy, for the audit", "b1", "b2"},
-		"limits show": {"mail"}, "limits set": {"--reason\twhy, for the audit", "mail"},
+		"limits show": {"api", "mail"}, "limits set": {"--reason\twhy, for the audit", "api", "mail"},
 		"jobs list": of("retry", "scheduled", "dead", "held", "running"), "jobs export": of("retry", "scheduled", "dead"),
 		"jobs retry": {"retry", "scheduled", "dead"}, "jobs kill": of("retry", "scheduled", "held"), "jobs move": of(),
 		"jobs delete": of("retry", "scheduled", "dead", "held"), "jobs reschedule": {"retry", "scheduled"}, "jobs retry dead": nil,
