@@ -96,7 +96,10 @@ func (h *iterable[A, C, T]) iterate(run *iterableRun[A], cursor *C) error {
 			outcome = fmt.Errorf("iterate: the cursor: %w", (*EncodeError)(fault))
 			return false
 		}
-		run.it.Cursor = text
+		if run.it.Cursor = text; run.well {
+			run.it.Done++ // it is before the cursor now
+		}
+		run.well = false
 		if run.keeper.Moved(run.it) && !run.unsure {
 			run.due = time.Time{}
 		}
@@ -104,9 +107,8 @@ func (h *iterable[A, C, T]) iterate(run *iterableRun[A], cursor *C) error {
 		if err == nil && goOn {
 			if err = h.each(run.ctx, run.job, item); err != nil {
 				run.keeper.Drop()
-			} else {
-				run.it.Done++
 			}
+			run.well = err == nil
 		}
 		outcome = err
 		stopped = err != nil || !goOn
@@ -131,6 +133,7 @@ type iterableRun[A Args] struct {
 	began  time.Time
 	due    time.Time // of the next save
 	unsure bool      // the last save has failed
+	well   bool      // the last item has gone well, and the cursor is still its own
 }
 
 func (r *iterableRun[A]) cancelled() bool { return !r.it.Cancelled.IsZero() }

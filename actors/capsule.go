@@ -112,7 +112,11 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	if err := canKeepEnds(c, d.cfg.Registry); err != nil {
 		return nil, err
 	}
-	c.define = func(ctx context.Context) error { return s.defineLimits(ctx, d.jobLimits(), job.DefineStart) }
+	c.define = func(ctx context.Context) error {
+		d.defining.Lock()
+		defer d.defining.Unlock()
+		return s.defineLimits(ctx, d.jobLimits(), job.DefineStart)
+	}
 	s.capsules = append(s.capsules, c)
 	return c, nil
 }

@@ -51,9 +51,10 @@ type Daemon struct {
 	hooks        *hooks
 	deaths       *poison.Deaths
 	events       *events
-	limits       []troupe.Limit
-	doubts       []doubt     // what Start warns of
-	quieting     atomic.Bool // quiet or later, for the hot path
+	limits       []troupe.Limit // replaced under mu, see jobLimits
+	defining     sync.Mutex     // held while their numbers are told to Redis, so that old ones do not come behind new ones
+	doubts       []doubt        // what Start warns of
+	quieting     atomic.Bool    // quiet or later, for the hot path
 
 	mu        sync.Mutex
 	begun     bool // Start was called

@@ -125,7 +125,7 @@ func (s *system) defineLimits(ctx context.Context, all []troupe.Limit, how job.D
 
 // keepLimits writes limits that Redis has forgotten, and renews the slots of jobs that run.
 func (d *Daemon) keepLimits(ctx context.Context) {
-	if len(d.limits) == 0 {
+	if len(d.jobLimits()) == 0 {
 		return
 	}
 	const part = heart + "/limits"
@@ -149,6 +149,8 @@ func (d *Daemon) jobLimits() []troupe.Limit {
 // another kind (By, Throttled, a Key or a Breaker, at once or a rate), is an error; then nothing has changed. After an error of Redis some processes
 // may know the new numbers.
 func (d *Daemon) ConfigureLimits(ctx context.Context, all ...troupe.Limit) error {
+	d.defining.Lock()
+	defer d.defining.Unlock()
 	before := d.jobLimits()
 	next, changed := slices.Clone(before), []troupe.Limit(nil)
 	var errs []error

@@ -157,7 +157,7 @@ func (d *Daemon) Metrics() Metrics {
 		m.Unkept += c.runs.Unkept.Load()
 	}
 	m.Since, m.RedisRTT, m.Rescued = d.made, time.Duration(d.beats.rtt.Load()), d.rescuedUnits.Load()
-	if len(d.limits) > 0 {
+	if len(d.jobLimits()) > 0 {
 		var running [][]string
 		for rules := range d.limitedRuns() {
 			running = append(running, rules.IDs)
