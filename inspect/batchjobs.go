@@ -34,7 +34,7 @@ type BatchJobs struct {
 	missing []byte // a bit for each
 }
 
-// ErrTooManyJobs: Redis has more jobs than are looked at.
+// ErrTooManyJobs tells that Redis has more jobs than are looked at.
 var ErrTooManyJobs = errors.New("too many jobs")
 
 // batchBits bounds the jobs of the batches that are looked at together: each takes a bit.
