@@ -80,7 +80,11 @@ func (b *beside) perform(ctx context.Context, p *troupe.Payload) error {
 func (b *beside) push(opts ...client.Option) string {
 	b.t.Helper()
 	jid := harness.Must(b.c.PushClass(ctx, "C", []any{1}, opts...))(b.t)
-	b.k.Await("it runs, or is held", func() bool { return b.rdb.LLen(ctx, "queue:default").Val() == 0 && inProgress(b.t, b.rdb) <= 1 })
+	b.k.Await("it runs, or is held", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return slices.Contains(b.ran, jid) || slices.Contains(b.held(), jid)
+	})
 	return jid
 }
 
