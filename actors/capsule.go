@@ -113,9 +113,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		return nil, err
 	}
 	c.define = func(ctx context.Context) error {
-		d.defining.Lock()
-		defer d.defining.Unlock()
-		return s.defineLimits(ctx, d.jobLimits(), job.DefineStart)
+		return d.alone(ctx, func() error { return s.defineLimits(ctx, d.jobLimits(), job.DefineStart) })
 	}
 	s.capsules = append(s.capsules, c)
 	return c, nil

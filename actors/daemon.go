@@ -52,7 +52,7 @@ type Daemon struct {
 	deaths       *poison.Deaths
 	events       *events
 	limits       []troupe.Limit // replaced under mu, see jobLimits
-	defining     sync.Mutex     // held while their numbers are told to Redis, so that old ones do not come behind new ones
+	defining     chan struct{}  // has room for one: who tells Redis their numbers, see alone
 	doubts       []doubt        // what Start warns of
 	quieting     atomic.Bool    // quiet or later, for the hot path
 
@@ -117,7 +117,7 @@ func New(cfg Config) (*Daemon, error) {
 	d := &Daemon{
 		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(), limits: cfg.limits(),
 		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry, cfg.periodicNames(), cfg.limitNames()),
-		up: make(chan struct{}), ended: make(chan struct{}),
+		up: make(chan struct{}), ended: make(chan struct{}), defining: make(chan struct{}, 1),
 	}
 	hostname := beat.Hostname(os.Getenv)
 	pid := osproc.PID()

@@ -149,8 +149,21 @@ func (d *Daemon) jobLimits() []troupe.Limit {
 // another kind (By, Throttled, a Key or a Breaker, at once or a rate), is an error; then nothing has changed. After an error of Redis some processes
 // may know the new numbers.
 func (d *Daemon) ConfigureLimits(ctx context.Context, all ...troupe.Limit) error {
-	d.defining.Lock()
-	defer d.defining.Unlock()
+	return d.alone(ctx, func() error { return d.configureLimits(ctx, all) })
+}
+
+// alone runs f, which tells Redis the numbers of limits, behind another one: old numbers must not come behind new ones.
+func (d *Daemon) alone(ctx context.Context, f func() error) error {
+	select {
+	case d.defining <- struct{}{}: // a mutex would keep virtual time from going on
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-d.defining }()
+	return f()
+}
+
+func (d *Daemon) configureLimits(ctx context.Context, all []troupe.Limit) error {
 	before := d.jobLimits()
 	next, changed := slices.Clone(before), []troupe.Limit(nil)
 	var errs []error
