@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -93,7 +94,7 @@ func (p *index) admit(ctx context.Context, moves []Move) error {
 	})
 }
 
-// asking are the jobs in hand that are not let in yet, each once.
+// asking are the jobs in hand that are not let in yet, each once, the oldest first.
 func (p *index) asking(moves []Move) (todo []moving) {
 	f := p.in.f
 	f.mu.Lock()
@@ -110,6 +111,7 @@ func (p *index) asking(moves []Move) (todo []moving) {
 			todo = append(todo, moving{Move: m, l: l, n: n, large: len(m.Unit.Payload) >= largeJob && !m.Effects.Rules.Ahead && !l.inHand[l.find(n)].whole})
 		}
 	}
+	slices.SortStableFunc(todo, func(a, b moving) int { return cmp.Compare(a.Effects.Rules.Age, b.Effects.Rules.Age) })
 	return todo
 }
 
