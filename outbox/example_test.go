@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -100,5 +101,17 @@ func ExampleRelay() {
 	log.Print(n, err)
 	go func() { _ = relay.Run(ctx) }()
 	log.Print(relay.Stats().Pushed)
+	// Output:
+}
+
+// Redis has lost its data an hour ago.
+func ExampleReplay() {
+	db, err := sql.Open("pgx", "postgres://localhost/shop") // with the driver of the program
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	n, err := outbox.Replay(context.Background(), db, outbox.Postgres, time.Now().Add(-time.Hour))
+	log.Print(n, err)
 	// Output:
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // RelayConfig configures a Relay.
@@ -18,14 +19,13 @@ type RelayConfig struct {
 	Dialect Dialect
 	// Poll is how often an idle relay looks for rows, which is about the time from a commit to the push. 0 is 50 ms.
 	Poll time.Duration
-	// Lease is how long a relay that has died keeps the others waiting. 0 is 10 s.
+	// Lease is how long a relay that has died keeps the others waiting. A batch may take longer. 0 is 10 s.
 	Lease time.Duration
+	// Keep is how long rows stay in the table when they have been pushed, for Replay. 0 deletes them at once.
+	Keep time.Duration
 	// OnError is called with each fault of the database or of Redis, which the relay waits out. nil calls nothing.
 	OnError func(error)
 }
-
-// batchRows is how many rows a batch has at most.
-const batchRows = 1000
 
 // Relay brings rows to Redis. Any number of processes may have one for the same table: one works, the others wait.
 type Relay struct {
@@ -37,20 +37,45 @@ type Relay struct {
 	token string // of its batches; Redis knows the last number of each
 	last  int64  // number
 
-	renewed time.Time // when this relay last knew that it works
+	renewed time.Time     // when this relay last knew that it works
+	counted time.Time     // when it last counted the rows
+	took    time.Duration // how long that took
 
 	mu    sync.Mutex
 	stats RelayStats
 }
 
 // RelayStats tells how a relay is.
-type RelayStats struct {
-	Leads   bool   // it is the one that works
-	Batches uint64 // it has pushed
-	Pushed  uint64 // jobs
-	Bad     uint64 // rows that are no jobs
-	Err     error  // the fault that it waits out; nil if there is none
+//
+//	State   string    // one of those below; "" before Run
+//	Since   time.Time // of State
+//	Error   string    // the fault that it waits out; "" if there is none
+//	Batches uint64    // it has pushed
+//	Pushed  uint64    // jobs
+//	Bad     uint64    // rows that are no jobs, which it has put aside
+//	// What follows is counted by the relay that works, every 5 s or less often if counting takes long.
+//	Waiting int64     // rows that are not pushed
+//	Oldest  time.Time // when the oldest of them was written; zero if none waits
+//	Aside   int64     // rows in troupe_outbox_bad
+//	Reason  string    // of the last of them
+type RelayStats = tree.Relay
+
+// The states of a relay.
+const (
+	Leads      = tree.RelayLeads      // it is the one that works
+	Waits      = tree.RelayWaits      // another one works
+	NoDatabase = tree.RelayNoDatabase // the database is away, or refuses
+	NoTables   = tree.RelayNoTables   // the tables are missing, or of another version
+	NoRedis    = tree.RelayNoRedis    // Redis is away, or refuses
+)
+
+// fault is an error with the state that it stands for.
+type fault struct {
+	state string
+	error
 }
+
+func (f *fault) Unwrap() error { return f.error }
 
 // NewRelay returns a relay of the tables in db to the Redis of c, whose middleware is called for each job. It does nothing before Run.
 func NewRelay(db *sql.DB, c *client.Client, cfg RelayConfig) (*Relay, error) {
@@ -60,19 +85,20 @@ func NewRelay(db *sql.DB, c *client.Client, cfg RelayConfig) (*Relay, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	switch {
-	case db == nil:
+	if db == nil {
 		return nil, errors.New("outbox: db is nil, expected a database")
-	case cfg.Poll < 0:
-		return nil, fmt.Errorf("outbox: Poll is %s, expected a time above 0, or 0 for 50ms", cfg.Poll)
-	case cfg.Lease < 0:
-		return nil, fmt.Errorf("outbox: Lease is %s, expected a time above 0, or 0 for 10s", cfg.Lease)
 	}
-	if cfg.Poll == 0 {
-		cfg.Poll = 50 * time.Millisecond
-	}
-	if cfg.Lease == 0 {
-		cfg.Lease = 10 * time.Second
+	for _, d := range []struct {
+		name string
+		of   *time.Duration
+		zero time.Duration
+	}{{"Poll", &cfg.Poll, 50 * time.Millisecond}, {"Lease", &cfg.Lease, 10 * time.Second}, {"Keep", &cfg.Keep, 0}} {
+		if *d.of < 0 {
+			return nil, fmt.Errorf("outbox: %s is %s, expected a time above 0, or 0 for %s", d.name, *d.of, d.zero)
+		}
+		if *d.of == 0 {
+			*d.of = d.zero
+		}
 	}
 	return &Relay{db: db, client: c, cfg: cfg, holder: rand.Text()}, nil
 }
@@ -84,31 +110,30 @@ func (r *Relay) Stats() RelayStats {
 	return r.stats
 }
 
-// Run brings rows to Redis until ctx ends. Tables that are missing or of another version are an error at once; while the database
-// or Redis is away the rows wait.
+// Run brings rows to Redis until ctx ends, and lets another relay work at once then. While the database or Redis is away, or the
+// tables are missing or of another version, the rows wait: Stats tells. It may be called again when it has returned, also by a panic of
+// a driver.
 func (r *Relay) Run(ctx context.Context) error {
+	defer r.leave(context.WithoutCancel(ctx))
+	r.renewed = time.Time{}
 	for checked := false; ctx.Err() == nil; {
 		var n int
-		var err error
+		err := error(nil)
 		if !checked {
-			if err = r.db.PingContext(ctx); err == nil {
-				if err := checkVersion(ctx, r.db); err != nil {
-					return err
-				}
-				checked = true
-			}
+			err = r.check(ctx)
 		}
 		if err == nil {
 			n, err = r.Once(ctx)
 		}
-		r.note(ctx, err)
+		checked = err == nil
 		wait := r.cfg.Poll
 		switch {
 		case err == nil && n > 0:
 			continue
 		case err != nil:
+			r.note(ctx, err)
 			wait = max(wait, time.Second)
-		case !r.Stats().Leads:
+		case r.Stats().State == Waits:
 			wait = max(wait, r.cfg.Lease/3)
 		}
 		select {
@@ -116,18 +141,47 @@ func (r *Relay) Run(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
-	return r.leave(context.WithoutCancel(ctx))
+	return nil
 }
 
+// check looks whether the database is there, and its tables are those of this version.
+func (r *Relay) check(ctx context.Context) error {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	if err := r.db.PingContext(ctx); err != nil {
+		return &fault{NoDatabase, wrap(err)}
+	}
+	if err := checkVersion(ctx, r.db); err != nil {
+		return &fault{NoTables, err}
+	}
+	return nil
+}
+
+// note notes a fault.
 func (r *Relay) note(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.mu.Lock()
-	r.stats.Err = err
-	r.mu.Unlock()
-	if err != nil && r.cfg.OnError != nil {
+	state := NoDatabase
+	if f, ok := errors.AsType[*fault](err); ok {
+		state = f.state
+	}
+	r.become(state, err)
+	if r.cfg.OnError != nil {
 		r.cfg.OnError(err)
+	}
+}
+
+// become changes the state.
+func (r *Relay) become(state string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stats.State != state {
+		r.stats.State, r.stats.Since = state, time.Now()
+	}
+	r.stats.Error = ""
+	if err != nil {
+		r.stats.Error = err.Error()
 	}
 }
 
@@ -137,27 +191,38 @@ func (r *Relay) Once(ctx context.Context) (n int, err error) {
 	if idle, err := r.idle(ctx); err != nil || idle {
 		return 0, wrap(err)
 	}
+	defer func() {
+		if err != nil {
+			r.renewed = time.Time{} // the next one looks for what was broken off
+		}
+	}()
 	b, leads, err := r.number(ctx)
-	r.mu.Lock()
-	r.stats.Leads = leads
-	r.mu.Unlock()
-	if err != nil || b == nil {
-		return 0, wrap(err)
-	}
-	faults, err := r.client.PushOnce(ctx, "outbox:"+b.token, b.number, b.rows)
 	if err != nil {
 		return 0, wrap(err)
 	}
-	bad, err := r.delete(ctx, b, faults)
+	if !leads {
+		r.become(Waits, nil)
+		return 0, nil
+	}
+	if b == nil {
+		r.become(Leads, nil)
+		return 0, r.count(ctx)
+	}
+	var faults []error
+	if r.holding(ctx, func() { faults, err = r.client.PushOnce(ctx, "outbox:"+b.token, b.number, b.rows) }); err != nil {
+		return 0, &fault{NoRedis, wrap(err)}
+	}
+	bad, err := r.finish(ctx, b, faults)
 	if err != nil {
 		return 0, wrap(err)
 	}
+	r.become(Leads, nil)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.stats.Batches++
 	r.stats.Pushed += uint64(len(b.rows) - bad)
 	r.stats.Bad += uint64(bad)
-	return len(b.rows), nil
+	r.mu.Unlock()
+	return len(b.rows), r.count(ctx)
 }
 
 func wrap(err error) error {
@@ -167,12 +232,38 @@ func wrap(err error) error {
 	return err
 }
 
+// holding renews the lease until f has returned.
+func (r *Relay) holding(ctx context.Context, f func()) {
+	done, ended := make(chan struct{}), make(chan any, 1)
+	go func() {
+		defer func() { ended <- recover() }() // a panic of the driver is one of the relay
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(r.cfg.Lease / 3):
+				_, _ = r.exec(ctx, r.db, "UPDATE troupe_outbox_state SET until = NOW + ? WHERE name = 'main' AND holder = ?", r.cfg.Lease.Seconds(), r.holder)
+			}
+		}
+	}()
+	f()
+	close(done)
+	if v := <-ended; v != nil {
+		panic(v)
+	}
+}
+
+// within bounds a step of the database: one that does not answer is away.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 30*time.Second)
+}
+
 // leave lets another relay work at once.
-func (r *Relay) leave(ctx context.Context) error {
+func (r *Relay) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, _ = r.exec(ctx, r.db, "UPDATE troupe_outbox_state SET until = 0 WHERE name = 'main' AND holder = ?", r.holder)
-	return nil
+	r.become("", nil)
 }
 
 func (r *Relay) exec(ctx context.Context, tx Tx, query string, args ...any) (int64, error) {
@@ -188,125 +279,42 @@ func (r *Relay) idle(ctx context.Context) (bool, error) {
 	if time.Since(r.renewed) > r.cfg.Lease/3 {
 		return false, nil
 	}
+	ctx, cancel := within(ctx)
+	defer cancel()
 	var waits bool
-	err := r.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM troupe_outbox)").Scan(&waits)
+	err := r.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM troupe_outbox WHERE batch IS NULL AND done IS NULL) OR EXISTS (SELECT 1 FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL)").Scan(&waits)
 	return !waits, err
 }
 
-// batch is rows that are pushed together.
-type batch struct {
-	token  string
-	number int64
-	ids    []int64
-	rows   []client.Row // in the order in which they are pushed
-}
+// countEvery is how often the relay that works counts the rows. It does so for at most a twentieth of the time.
+const countEvery = 5 * time.Second
 
-// number returns the batch that is to be pushed: one that a relay has numbered and not deleted, or a new one; nil if no row waits or
-// another relay works. One batch has a number at a time. It is the transaction that decides who works: all change the row
-// of the state first.
-//
-// A relay that takes over, or finds that the database has gone back to an older state, numbers under a token of its own: Redis knows no number of that.
-func (r *Relay) number(ctx context.Context) (b *batch, leads bool, err error) {
+// count counts the rows that wait, and those that were put aside.
+func (r *Relay) count(ctx context.Context) error {
 	began := time.Now()
-	tx, err := r.db.BeginTx(ctx, nil)
+	if began.Sub(r.counted) < max(countEvery, 20*r.took) {
+		return nil
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	var waiting, aside int64
+	var oldest sql.NullFloat64
+	var reason sql.NullString
+	err := r.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM troupe_outbox WHERE batch IS NULL AND done IS NULL),
+	(SELECT written FROM troupe_outbox WHERE batch IS NULL AND done IS NULL ORDER BY id LIMIT 1),
+	(SELECT count(*) FROM troupe_outbox_bad), (SELECT reason FROM troupe_outbox_bad ORDER BY id DESC LIMIT 1)`).Scan(&waiting, &oldest, &aside, &reason)
 	if err != nil {
-		return nil, false, err
+		return wrap(err)
 	}
-	defer func() { _ = tx.Rollback() }()
-	n, err := r.exec(ctx, tx, "UPDATE troupe_outbox_state SET holder = ?, until = NOW + ? WHERE name = 'main' AND (holder = ? OR until < NOW)",
-		r.holder, r.cfg.Lease.Seconds(), r.holder)
-	if err != nil || n == 0 {
-		return nil, false, err
+	r.counted, r.took = time.Now(), time.Since(began)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Waiting, r.stats.Aside, r.stats.Reason, r.stats.Oldest = waiting, aside, reason.String, time.Time{}
+	if oldest.Valid {
+		r.stats.Oldest = seconds(oldest.Float64)
 	}
-	var open bool
-	b = new(batch)
-	err = tx.QueryRowContext(ctx, "SELECT token, last, EXISTS (SELECT 1 FROM troupe_outbox WHERE batch IS NOT NULL) FROM troupe_outbox_state WHERE name = 'main'").Scan(&b.token, &b.number, &open)
-	if err == nil && !open {
-		open, err = r.begin(ctx, tx, b)
-	}
-	if err == nil && open {
-		err = r.read(ctx, tx, b)
-	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	if err != nil {
-		return nil, true, err
-	}
-	r.renewed = began
-	if !open {
-		return nil, true, nil
-	}
-	return b, true, nil
+	return nil
 }
 
-// begin numbers a new batch; false if no row waits.
-func (r *Relay) begin(ctx context.Context, tx *sql.Tx, b *batch) (bool, error) {
-	if b.token != r.token || b.number != r.last {
-		b.token, b.number = rand.Text(), 0
-	}
-	b.number++
-	n, err := r.exec(ctx, tx, "UPDATE troupe_outbox SET batch = ? WHERE id IN (SELECT id FROM troupe_outbox WHERE batch IS NULL ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED)", b.number, batchRows)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	_, err = r.exec(ctx, tx, "UPDATE troupe_outbox_state SET token = ?, last = ? WHERE name = 'main'", b.token, b.number)
-	r.token, r.last = b.token, b.number // should the transaction not end well, the next one begins anew
-	return err == nil, err
-}
-
-// read reads the rows of the batch.
-func (r *Relay) read(ctx context.Context, tx *sql.Tx, b *batch) error {
-	found, err := tx.QueryContext(ctx, "SELECT id, queue, at, payload FROM troupe_outbox WHERE batch IS NOT NULL ORDER BY id")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		var id int64
-		var row client.Row
-		var at sql.NullFloat64
-		if err := found.Scan(&id, &row.Queue, &at, &row.Payload); err != nil {
-			return err
-		}
-		if at.Valid {
-			row.At = time.UnixMicro(int64(at.Float64 * 1e6))
-		}
-		b.ids, b.rows = append(b.ids, id), append(b.rows, row)
-	}
-	return found.Err()
-}
-
-// errLost is told when another relay has taken over.
-var errLost = errors.New("another relay has taken over")
-
-// delete removes a batch that is in Redis, and puts the rows aside that are no jobs.
-func (r *Relay) delete(ctx context.Context, b *batch, faults []error) (bad int, err error) {
-	tx, err := r.db.BeginTx(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = tx.Rollback() }()
-	n, err := r.exec(ctx, tx, "UPDATE troupe_outbox_state SET until = NOW + ? WHERE name = 'main' AND holder = ? AND token = ? AND last = ?",
-		r.cfg.Lease.Seconds(), r.holder, b.token, b.number)
-	if err == nil && n == 0 {
-		err = errLost
-	}
-	if err != nil {
-		return 0, err
-	}
-	for i, fault := range faults {
-		if fault == nil {
-			continue
-		}
-		bad++
-		if _, err := r.exec(ctx, tx, "INSERT INTO troupe_outbox_bad (id, queue, at, payload, reason, since) SELECT id, queue, at, payload, ?, NOW FROM troupe_outbox WHERE id = ?",
-			fault.Error(), b.ids[i]); err != nil {
-			return 0, err
-		}
-	}
-	if _, err := r.exec(ctx, tx, "DELETE FROM troupe_outbox WHERE batch = ?", b.number); err != nil {
-		return 0, err
-	}
-	return bad, tx.Commit()
-}
+// seconds is a time of the database.
+func seconds(s float64) time.Time { return time.UnixMicro(int64(s * 1e6)) }

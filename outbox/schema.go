@@ -23,10 +23,13 @@ var schemas = map[Dialect]string{
 	queue text NOT NULL DEFAULT '',
 	at double precision,
 	payload text NOT NULL,
-	batch bigint
+	written double precision NOT NULL DEFAULT extract(epoch from now()),
+	batch bigint,
+	done double precision
 );
 CREATE INDEX IF NOT EXISTS troupe_outbox_open ON troupe_outbox (id) WHERE batch IS NULL;
-CREATE INDEX IF NOT EXISTS troupe_outbox_batch ON troupe_outbox (batch) WHERE batch IS NOT NULL;
+CREATE INDEX IF NOT EXISTS troupe_outbox_batch ON troupe_outbox (batch) WHERE batch IS NOT NULL AND done IS NULL;
+CREATE INDEX IF NOT EXISTS troupe_outbox_done ON troupe_outbox (done) WHERE done IS NOT NULL;
 CREATE TABLE IF NOT EXISTS troupe_outbox_bad (
 	id bigint PRIMARY KEY,
 	queue text NOT NULL,
@@ -121,6 +124,11 @@ func checkVersion(ctx context.Context, q querier) error {
 	if err := q.QueryRowContext(ctx, "SELECT version FROM troupe_outbox_state WHERE name = 'main'").Scan(&v); err != nil {
 		return fmt.Errorf("outbox: the tables are not there, see Migrate: %w", err)
 	}
+	return wrongVersion(v)
+}
+
+// wrongVersion is why tables of version v are not those of this program; nil if they are.
+func wrongVersion(v int) error {
 	if v != version {
 		return fmt.Errorf("outbox: the tables are of version %d, expected %d", v, version)
 	}

@@ -274,10 +274,10 @@ func TestARelayRuns(t *testing.T) {
 	testkit.Await(t, "it is pushed", arrived(1))
 	s.Kill()
 	push(2)
-	testkit.Await(t, "the fault is told", func() bool { return r.Stats().Err != nil })
+	testkit.Await(t, "the fault is told", func() bool { return r.Stats().State == outbox.NoRedis })
 	s.Restart()
 	testkit.Await(t, "it is pushed, too", arrived(2))
-	testkit.Await(t, "the fault is over", func() bool { return r.Stats().Err == nil })
+	testkit.Await(t, "the fault is over", func() bool { return r.Stats().State == outbox.Leads && r.Stats().Error == "" })
 	stop()
 	must(t, <-ended)
 }
@@ -488,5 +488,117 @@ func (a after) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			a.f()
 		}
 		return err
+	}
+}
+
+// What is kept is pushed again when Redis has lost it, whenever that was, and goes when its time is over.
+func TestWhatIsKeptIsPushedAgain(t *testing.T) {
+	b := newBox(t)
+	r, err := outbox.NewRelay(b.db, client.New(b.rdb), outbox.RelayConfig{Dialect: outbox.Postgres, Keep: time.Hour})
+	must(t, err)
+	var jids []string
+	once := func(want int) {
+		t.Helper()
+		if n, err := r.Once(t.Context()); n != want || err != nil {
+			t.Fatalf("relayed %d, %v, want %d", n, err, want)
+		}
+	}
+	for i := range 5 {
+		jid, err := b.Push(t.Context(), b.db, welcome{i})
+		must(t, err)
+		jids = append(jids, jid)
+		once(1)
+	}
+	once(0)
+	var before time.Time
+	must(t, b.db.QueryRowContext(t.Context(), "SELECT to_timestamp(done) FROM troupe_outbox ORDER BY id OFFSET 2 LIMIT 1").Scan(&before))
+	b.rdb.FlushDB(t.Context())
+	n, err := outbox.Replay(t.Context(), b.db, outbox.Postgres, before)
+	if n != 3 || err != nil {
+		t.Fatalf("replay of %d, %v, want 3", n, err)
+	}
+	once(3)
+	for i, p := range b.jobs(t, "mail") {
+		if p.JID() != jids[2+i] {
+			t.Errorf("job %d is %s, want %s", i, p.JID(), jids[2+i])
+		}
+	}
+	_, err = b.db.ExecContext(t.Context(), "UPDATE troupe_outbox SET done = done - 3601 WHERE id <= 2")
+	must(t, err)
+	_, err = b.Push(t.Context(), b.db, welcome{9})
+	must(t, err)
+	once(1)
+	if n := b.count(t, "troupe_outbox"); n != 4 {
+		t.Errorf("%d rows are kept, want 4", n)
+	}
+	if s := r.Stats(); s.State != outbox.Leads || s.Pushed != 9 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A batch that takes longer than the lease is finished by the relay that has begun it.
+func TestABatchLongerThanTheLease(t *testing.T) {
+	b := newBox(t)
+	slow := redis.NewClient(b.rdb.Options())
+	defer func() { _ = slow.Close() }()
+	const lease = 300 * time.Millisecond
+	slow.AddHook(after{func() { time.Sleep(3 * lease) }}) // Redis answers slowly
+	r, other := b.relay(t, slow, lease), b.relay(t, b.rdb, lease)
+	_, err := b.Push(t.Context(), b.db, welcome{1})
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		n, err := r.Once(t.Context())
+		if err == nil && n != 1 {
+			err = fmt.Errorf("relayed %d", n)
+		}
+		ended <- err
+	}()
+	testkit.Await(t, "it is pushed", func() bool { return len(b.jobs(t, "mail")) == 1 })
+	for {
+		select {
+		case err := <-ended:
+			must(t, err)
+			return
+		case <-time.After(20 * time.Millisecond):
+			if _, err := other.Once(t.Context()); err != nil || other.Stats().State == outbox.Leads && b.count(t, "troupe_outbox") > 0 {
+				t.Fatalf("the other one has taken over: %v", err)
+			}
+		}
+	}
+}
+
+// Tables that are missing or of another version are a state, and so is a relay's user that may not.
+func TestTablesThatAreNotThose(t *testing.T) {
+	b := newBox(t)
+	r := b.relay(t, b.rdb, 0)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	is := func(state, text string) {
+		t.Helper()
+		testkit.Await(t, state, func() bool {
+			s := r.Stats()
+			return s.State == state && (text == "") == (s.Error == "") && strings.Contains(s.Error, text)
+		})
+	}
+	do := func(query string) {
+		t.Helper()
+		_, err := b.db.ExecContext(t.Context(), query)
+		must(t, err)
+	}
+	is(outbox.Leads, "")
+	do("UPDATE troupe_outbox_state SET version = 7")
+	is(outbox.NoTables, "of version 7, expected 1")
+	do("UPDATE troupe_outbox_state SET version = 1")
+	is(outbox.Leads, "")
+	do("ALTER TABLE troupe_outbox_state RENAME TO hidden")
+	is(outbox.NoTables, "the tables are not there")
+	do("ALTER TABLE hidden RENAME TO troupe_outbox_state")
+	is(outbox.Leads, "")
+	stop()
+	must(t, <-ended)
+	if n := b.count(t, "troupe_outbox_state WHERE until = 0"); n != 1 {
+		t.Error("the relay that has ended holds its lease")
 	}
 }

@@ -1,0 +1,178 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/troupehq/troupe/client"
+)
+
+// batchRows is how many rows a batch has at most.
+const batchRows = 1000
+
+// batch is rows that are pushed together.
+type batch struct {
+	token  string
+	number int64
+	ids    []int64
+	rows   []client.Row // in the order in which they are pushed
+}
+
+// number returns the batch that is to be pushed: one that a relay has numbered and not finished, or a new one; nil if no row waits or
+// another relay works. One batch has a number at a time. It is the transaction that decides who works: all change the row
+// of the state first.
+//
+// A relay that takes over, or finds that the database has gone back to an older state, numbers under a token of its own: Redis knows no number of that.
+func (r *Relay) number(ctx context.Context) (b *batch, leads bool, err error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	n, err := r.exec(ctx, tx, "UPDATE troupe_outbox_state SET holder = ?, until = NOW + ? WHERE name = 'main' AND (holder = ? OR until < NOW)",
+		r.holder, r.cfg.Lease.Seconds(), r.holder)
+	if err != nil || n == 0 {
+		return nil, false, err
+	}
+	var open bool
+	var v int
+	b = new(batch)
+	err = tx.QueryRowContext(ctx, "SELECT version, token, last, EXISTS (SELECT 1 FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL) FROM troupe_outbox_state WHERE name = 'main'").Scan(&v, &b.token, &b.number, &open)
+	if err == nil {
+		if err = wrongVersion(v); err != nil {
+			err = &fault{NoTables, err}
+		}
+	}
+	more := false // rows are to be removed
+	if err == nil {
+		more, err = r.sweep(ctx, tx)
+	}
+	if err == nil && !open {
+		open, err = r.begin(ctx, tx, b)
+	}
+	if err == nil && open {
+		err = r.read(ctx, tx, b)
+	}
+	if err == nil {
+		_, err = r.exec(ctx, tx, "UPDATE troupe_outbox_state SET until = NOW + ? WHERE name = 'main'", r.cfg.Lease.Seconds())
+	}
+	began := time.Now()
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	if r.renewed = began; more {
+		r.renewed = time.Time{}
+	}
+	if !open {
+		return nil, true, nil
+	}
+	return b, true, nil
+}
+
+// begin numbers a new batch; false if no row waits.
+func (r *Relay) begin(ctx context.Context, tx *sql.Tx, b *batch) (bool, error) {
+	if b.token != r.token || b.number != r.last {
+		b.token, b.number = rand.Text(), 0
+	}
+	b.number++
+	n, err := r.exec(ctx, tx, "UPDATE troupe_outbox SET batch = ? WHERE id IN (SELECT id FROM troupe_outbox WHERE batch IS NULL AND done IS NULL ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED)", b.number, batchRows)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	_, err = r.exec(ctx, tx, "UPDATE troupe_outbox_state SET token = ?, last = ? WHERE name = 'main'", b.token, b.number)
+	r.token, r.last = b.token, b.number // should the transaction not end well, the next one begins anew
+	return err == nil, err
+}
+
+// read reads the rows of the batch.
+func (r *Relay) read(ctx context.Context, tx *sql.Tx, b *batch) error {
+	found, err := tx.QueryContext(ctx, "SELECT id, queue, at, payload FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL ORDER BY id")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		var id int64
+		var row client.Row
+		var at sql.NullFloat64
+		if err := found.Scan(&id, &row.Queue, &at, &row.Payload); err != nil {
+			return err
+		}
+		if at.Valid {
+			row.At = seconds(at.Float64)
+		}
+		b.ids, b.rows = append(b.ids, id), append(b.rows, row)
+	}
+	return found.Err()
+}
+
+// errLost is told when another relay has taken over.
+var errLost = &fault{Waits, errors.New("another relay has taken over")}
+
+// finish removes a batch that is in Redis, or notes when it was pushed, and puts the rows aside that are no jobs.
+func (r *Relay) finish(ctx context.Context, b *batch, faults []error) (bad int, err error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	n, err := r.exec(ctx, tx, "UPDATE troupe_outbox_state SET until = NOW + ? WHERE name = 'main' AND holder = ? AND token = ? AND last = ?",
+		r.cfg.Lease.Seconds(), r.holder, b.token, b.number)
+	if err == nil && n == 0 {
+		return 0, errLost
+	}
+	if err != nil {
+		return 0, err
+	}
+	for i, fault := range faults {
+		if fault == nil {
+			continue
+		}
+		bad++
+		if _, err := r.exec(ctx, tx, "INSERT INTO troupe_outbox_bad (id, queue, at, payload, reason, since) SELECT id, queue, at, payload, ?, NOW FROM troupe_outbox WHERE id = ?",
+			fault.Error(), b.ids[i]); err != nil {
+			return 0, err
+		}
+		if _, err := r.exec(ctx, tx, "DELETE FROM troupe_outbox WHERE id = ?", b.ids[i]); err != nil {
+			return 0, err
+		}
+	}
+	query := "DELETE FROM troupe_outbox WHERE batch = ? AND done IS NULL"
+	if r.cfg.Keep > 0 {
+		query = "UPDATE troupe_outbox SET done = NOW WHERE batch = ? AND done IS NULL"
+	}
+	if _, err := r.exec(ctx, tx, query, b.number); err != nil {
+		return 0, err
+	}
+	return bad, tx.Commit()
+}
+
+// sweep removes rows that were pushed longer ago than they are kept, twice as many as a batch has. It tells whether there may be more.
+func (r *Relay) sweep(ctx context.Context, tx Tx) (more bool, err error) {
+	n, err := r.exec(ctx, tx, "DELETE FROM troupe_outbox WHERE id IN (SELECT id FROM troupe_outbox WHERE done < NOW - ? ORDER BY done LIMIT ?)", r.cfg.Keep.Seconds(), 2*batchRows)
+	return n == 2*batchRows, err
+}
+
+// Replay has the rows pushed again that were pushed at since or later and are kept still, for a Redis that has lost its data, and returns how
+// many they are. What of them has run runs again. A relay pushes them; the call needs none.
+func Replay(ctx context.Context, db *sql.DB, d Dialect, since time.Time) (n int64, err error) {
+	if err := d.check(); err != nil {
+		return 0, err
+	}
+	if err := checkVersion(ctx, db); err != nil {
+		return 0, err
+	}
+	r := &Relay{cfg: RelayConfig{Dialect: d}}
+	n, err = r.exec(ctx, db, "UPDATE troupe_outbox SET batch = NULL, done = NULL WHERE done >= ?", float64(since.UnixMicro())/1e6)
+	return n, wrap(err)
+}
