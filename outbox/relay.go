@@ -56,7 +56,7 @@ type Relay struct {
 //	// What follows is counted by the relay that works, every 5 s or less often if counting takes long.
 //	Waiting int64     // rows that are not pushed
 //	Oldest  time.Time // when the oldest of them was written; zero if none waits
-//	Aside   int64     // rows in troupe_outbox_bad
+//	Refused   int64     // rows in troupe_outbox_bad
 //	Reason  string    // of the last of them
 type RelayStats = tree.Relay
 
@@ -297,19 +297,19 @@ func (r *Relay) count(ctx context.Context) error {
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	var waiting, aside int64
+	var waiting, refused int64
 	var oldest sql.NullFloat64
 	var reason sql.NullString
 	err := r.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM troupe_outbox WHERE batch IS NULL AND done IS NULL),
 	(SELECT written FROM troupe_outbox WHERE batch IS NULL AND done IS NULL ORDER BY id LIMIT 1),
-	(SELECT count(*) FROM troupe_outbox_bad), (SELECT reason FROM troupe_outbox_bad ORDER BY id DESC LIMIT 1)`).Scan(&waiting, &oldest, &aside, &reason)
+	(SELECT count(*) FROM troupe_outbox_bad), (SELECT reason FROM troupe_outbox_bad ORDER BY id DESC LIMIT 1)`).Scan(&waiting, &oldest, &refused, &reason)
 	if err != nil {
 		return wrap(err)
 	}
 	r.counted, r.took = time.Now(), time.Since(began)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Waiting, r.stats.Aside, r.stats.Reason, r.stats.Oldest = waiting, aside, reason.String, time.Time{}
+	r.stats.Waiting, r.stats.Refused, r.stats.Reason, r.stats.Oldest = waiting, refused, reason.String, time.Time{}
 	if oldest.Valid {
 		r.stats.Oldest = seconds(oldest.Float64)
 	}

@@ -9,11 +9,11 @@ type Relay struct {
 	Error   string    `json:"error,omitempty"` // the fault that it waits out
 	Batches uint64    `json:"batches"`         // it has pushed
 	Pushed  uint64    `json:"pushed"`          // jobs
-	Bad     uint64    `json:"bad"`             // rows that are no jobs, which it has put aside
+	Bad     uint64    `json:"bad"`             // rows that are no jobs, which it has put refused
 	// What follows is counted by the relay that works.
 	Waiting int64     `json:"waiting"`          // rows that are not pushed
 	Oldest  time.Time `json:"oldest,omitzero"`  // when the oldest of them was written
-	Aside   int64     `json:"aside"`            // rows of troupe_outbox_bad
+	Refused int64     `json:"refused"`          // rows of troupe_outbox_bad
 	Reason  string    `json:"reason,omitempty"` // of the last of them
 }
 
