@@ -3,6 +3,7 @@ package testkit_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,13 +11,14 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/testkit"
 )
 
 // TestExamples runs the examples: they take a *testing.T.
 func TestExamples(tt *testing.T) {
 	for name, example := range map[string]func(){
-		"Perform": ExamplePerform, "PerformClass": ExamplePerformClass, "Fake": ExampleFake, "Inline": ExampleInline, "RequireResult": ExampleRequireResult, "PerformMany": ExamplePerformMany, "Record": ExampleRecord, "Pushes": ExamplePushes,
+		"Perform": ExamplePerform, "PerformClass": ExamplePerformClass, "Fake": ExampleFake, "Inline": ExampleInline, "RequireResult": ExampleRequireResult, "RequireBatch": ExampleRequireBatch, "RequireBatchState": ExampleRequireBatchState, "PerformMany": ExamplePerformMany, "Record": ExampleRecord, "Pushes": ExamplePushes,
 		"Start": ExampleStart, "Virtual": ExampleVirtual, "RequireRetried": ExampleRequireRetried, "Rests": ExampleRests, "Kit_Skip": ExampleKit_Skip,
 		"Kit_Expect": ExampleKit_Expect, "Kit_Hold": ExampleKit_Hold, "Strict": ExampleStrict, "NewMemory": ExampleNewMemory, "NewServer": ExampleNewServer,
 	} {
@@ -61,6 +63,40 @@ func ExampleRequireResult() { //nolint:testableexamples // it takes a *testing.T
 	if text := testkit.RequireResult[string](t, pushes, jid); err != nil || text != "Hello Ada" {
 		t.Error(text, err)
 	}
+}
+
+// greetings pushes two jobs that count together.
+func greetings(ctx context.Context, c *client.Client) (id string, err error) {
+	return c.Batch(ctx, client.BatchOptions{Name: "greetings", Success: client.Job(Greeting{Name: "all"})}, func(b *client.Batch) error {
+		_, err := client.PushBulk(ctx, b.Client, slices.Values([]Greeting{{Name: "Ada"}, {Name: "Alan"}}))
+		return err
+	})
+}
+
+// What a program pushes into a batch; when its jobs are drained, its callback is pushed.
+func ExampleRequireBatch() { //nolint:testableexamples // it takes a *testing.T
+	pushes := testkit.Fake(t)
+	if _, err := greetings(t.Context(), pushes.Client); err != nil {
+		t.Fatal(err)
+	}
+	if b := testkit.RequireBatch(t, pushes, "greetings"); b.Total != 2 || !b.Closed {
+		t.Errorf("%+v", b)
+	}
+	if _, err := pushes.Drain(t.Context(), registry()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.RequirePushedMany(t, pushes, Greeting{Name: "Ada"}, Greeting{Name: "Alan"}, Greeting{Name: "all"})
+}
+
+// A batch that a whole daemon works off.
+func ExampleRequireBatchState() { //nolint:testableexamples // it takes a *testing.T
+	testkit.Virtual(t, actors.Config{Registry: registry()}, func(t *testing.T, k *testkit.Kit) {
+		id, err := greetings(t.Context(), k.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.RequireBatchState(t, k.Redis, id, inspect.BatchSucceeded)
+	})
 }
 
 // A handler of many jobs, in one call.

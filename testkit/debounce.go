@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/script"
 )
 
 // debounced is a push that client.Debounce made, as the client's script has it.
@@ -24,7 +23,7 @@ type debounced struct {
 // debouncedOf reads a push out of a call of the client's script for debounced ones; nil for another command.
 func debouncedOf(cmd redis.Cmder) (*debounced, error) {
 	args := cmd.Args()
-	if len(args) != 13 || cmd.Name() != "evalsha" || script.Names()[fmt.Sprint(args[1])] != "client.debounce" {
+	if len(args) != 13 || scriptOf(cmd) != "client.debounce" {
 		return nil, nil
 	}
 	text := func(i int) string {

@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 // Pushes is what a client has pushed. It is safe for concurrent use.
@@ -35,6 +36,10 @@ type Pushes struct {
 
 	debounces map[string]debounced       // the first push of each job of client.Debounce, by key
 	results   map[string]json.RawMessage // of the jobs that are done, by jid
+
+	rdb     *redis.Client // of Client
+	batches *redis.Client // keeps the batches; nil until there is one
+	running sync.Mutex    // held by who runs a script there
 }
 
 // Pushed is one job as it would be in Redis.
@@ -65,7 +70,7 @@ func Inline(tb testing.TB, r *troupe.Registry, mw []troupe.Middleware, opts ...c
 	tb.Helper()
 	p := &Pushes{tb: tb, inline: &runner{tb: tb, registry: r, mw: mw}}
 	p.Client = p.newClient(opts)
-	p.inline.client, p.inline.unlock, p.inline.results = p.Client, p.unlock, p.setResult
+	p.inline.pushes = p
 	return p
 }
 
@@ -87,6 +92,7 @@ func (p *Pushes) newClient(opts []client.ClientOption) *client.Client {
 	})
 	p.tb.Cleanup(func() { _ = rdb.Close() })
 	rdb.AddHook(hook{p: p})
+	p.rdb = rdb
 	return client.New(rdb, append([]client.ClientOption{client.WithEncryption(testKey)}, opts...)...)
 }
 
@@ -120,7 +126,7 @@ func (p *Pushes) Jobs() []Pushed {
 func (p *Pushes) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all, p.waiting, p.locks, p.debounces, p.results = nil, nil, nil, nil, nil
+	p.all, p.waiting, p.locks, p.debounces, p.results, p.batches = nil, nil, nil, nil, nil, nil
 }
 
 // Drain runs the waiting jobs, oldest first and scheduled ones as if they were
@@ -165,7 +171,7 @@ func (p *Pushes) drainOne(ctx context.Context, r *troupe.Registry, mw []troupe.M
 	next := p.waiting[i]
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	p.mu.Unlock()
-	run := runner{tb: p.tb, registry: r, mw: mw, client: p.Client, unlock: p.unlock, results: p.setResult}
+	run := runner{tb: p.tb, registry: r, mw: mw, pushes: p}
 	return true, run.run(ctx, next.Payload)
 }
 
@@ -213,8 +219,12 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return h.pushDebounced(ctx, cmd, debounced, next)
 		case unique != nil:
 			return h.pushUnique(ctx, cmd, unique, next)
+		case batchScript(cmd):
+			return h.runBatch(ctx, cmd, next)
 		case h.pass:
 			return next(ctx, cmd)
+		case cmd.Name() == "sscan" && h.p.madeBatches() != nil: // of the batches within one
+			return h.p.madeBatches().Process(ctx, cmd)
 		}
 		return fmt.Errorf("testkit: a fake client has no answer to %s", cmd.Name())
 	}
@@ -245,6 +255,23 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 		}
 		return err
 	}
+}
+
+// scriptOf is the name of the script that a command runs; "" for another command.
+func scriptOf(cmd redis.Cmder) string {
+	args := cmd.Args()
+	switch {
+	case len(args) < 3:
+	case cmd.Name() == "evalsha":
+		return script.Names()[fmt.Sprint(args[1])]
+	case cmd.Name() == "eval": // where Redis did not know it
+		for hash, name := range script.Names() {
+			if source, _ := script.Source(hash); source == args[1] {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // pushedBy reads the jobs out of a command of the client's.
@@ -278,14 +305,23 @@ func pushedBy(args []any) ([]Pushed, error) {
 		}
 	case name == "zadd" && key == keys.Schedule:
 		for i := 2; i+1 < len(args); i += 2 {
-			var score float64
-			if _, err := fmt.Sscan(text(i), &score); err != nil {
-				return nil, fmt.Errorf("testkit: score %q: %w", text(i), err)
+			at, err := timeOf(text(i))
+			if err == nil {
+				err = add(text(i+1), at)
 			}
-			if err := add(text(i+1), time.UnixMicro(int64(score*1e6))); err != nil {
+			if err != nil {
 				return nil, err
 			}
 		}
 	}
 	return jobs, nil
+}
+
+// timeOf reads a score of the scheduled set.
+func timeOf(score string) (at time.Time, err error) {
+	var due float64
+	if _, err := fmt.Sscan(score, &due); err != nil {
+		return at, fmt.Errorf("testkit: score %q: %w", score, err)
+	}
+	return time.UnixMicro(int64(due * 1e6)), nil
 }

@@ -3,7 +3,6 @@ package testkit
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -80,9 +79,7 @@ type runner struct {
 	tb       testing.TB
 	registry *troupe.Registry
 	mw       []troupe.Middleware
-	client   *client.Client // of client.FromContext, unless the context has one
-	unlock   func(l *job.Lock, at troupe.UniqueUntil)
-	results  func(jid string, text json.RawMessage)
+	pushes   *Pushes // has the client of client.FromContext, unless the context has one
 }
 
 func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
@@ -96,9 +93,12 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		info = troupe.JobInfo{Queue: p.Queue(), Attempt: p.Failures() + 1}
 	}
 	info.JID, info.Class = p.JID(), class
+	in, batched := job.BatchOf(p)
+	info.Batch = in.ID
+	info.CallbackOf, _ = job.CallbackOf(p)
 	ctx = context.WithValue(withInfo(ctx, info), runnerKey{}, r)
 	if ctx.Value(jobctx.Client{}) == nil {
-		ctx = client.NewContext(ctx, r.client)
+		ctx = client.NewContext(ctx, r.pushes.Client)
 	}
 	ctx = withRests(ctx, entry.Options.Limits)
 	behind, err := job.Behind(p)
@@ -106,8 +106,8 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		return troupe.Kill(err)
 	}
 	lock := job.LockOf(p, false)
-	r.unlock(lock, troupe.UntilStart)
-	defer r.unlock(lock, troupe.UntilDone)
+	r.pushes.unlock(lock, troupe.UntilStart)
+	defer r.pushes.unlock(lock, troupe.UntilDone)
 	kept := job.NewKept(p.JID())
 	at := place{kept: kept}
 	ctx = context.WithValue(context.WithValue(ctx, jobctx.Kept{}, kept), jobctx.Keeper{}, &at)
@@ -116,18 +116,34 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	defer told.Close()
 	if err := job.Late(p, &entry.Options, time.Now()); err != nil {
 		if job.AskedBy(err).Discard { // it has not failed
-			return nil
+			return r.pushes.counted(ctx, p, job.BatchDone)
 		}
-		return err
+		return cmp.Or(r.pushes.counted(ctx, p, job.BatchDied), err)
+	}
+	if r.pushes.calledOff(ctx, p) {
+		return r.pushes.counted(ctx, p, job.BatchDone)
 	}
 	err = r.perform(ctx, class, &entry, p)
 	pushes := kept.End(err == nil)
 	if err == nil && len(behind) > 0 {
-		pushes = append(pushes, job.Next(behind, nil, p.JID(), time.Now(), troupe.TimestampsFloat))
+		var place *job.InBatch
+		if batched {
+			place = &in
+		}
+		pushes = append(pushes, job.Next(behind, place, p.JID(), time.Now(), troupe.TimestampsFloat))
 	}
 	fault := cmp.Or(at.fault, kept.Send(pushes))
 	if err = cmp.Or(err, fault); err == nil {
-		r.results(p.JID(), told.Result())
+		r.pushes.setResult(p.JID(), told.Result())
+	}
+	asked := job.AskedBy(err)
+	switch {
+	case err == nil && len(behind) == 0:
+		err = r.pushes.counted(ctx, p, job.BatchDone)
+	case asked.Kill || asked.Discard:
+		err = cmp.Or(r.pushes.counted(ctx, p, job.BatchDied), err)
+	case err != nil && len(behind) == 0 && !asked.Park && !asked.Move:
+		err = cmp.Or(r.pushes.counted(ctx, p, job.BatchRan), err)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func PerformMany[A troupe.Args](tb testing.TB, ctx context.Context, fn func(cont
 	}
 	jobs := pushes.Jobs()
 	outcomes, came := make([]error, len(jobs)), make(chan *joined)
-	run := runner{tb: tb, registry: r, client: pushes.Client, unlock: pushes.unlock, results: pushes.setResult}
+	run := runner{tb: tb, registry: r, pushes: pushes}
 	for i, j := range jobs {
 		joins := context.WithValue(ctx, jobctx.Collector{}, joiner{i, came})
 		go func() {

@@ -3,13 +3,11 @@ package testkit
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/script"
 )
 
 // uniquePush is a job of a push of unique jobs, as the client's script has it.
@@ -25,7 +23,7 @@ const uniqueArgs = 8
 // uniqueOf reads the jobs out of a call of that script; nil for another command.
 func uniqueOf(cmd redis.Cmder) ([]uniquePush, error) {
 	args := cmd.Args()
-	if len(args) < 3 || cmd.Name() != "evalsha" || script.Names()[fmt.Sprint(args[1])] != "client.unique" {
+	if scriptOf(cmd) != "client.unique" {
 		return nil, nil
 	}
 	n, ok := args[2].(int)
@@ -50,11 +48,9 @@ func uniqueOf(cmd redis.Cmder) ([]uniquePush, error) {
 		}
 		u := uniquePush{lock: key(args[at]), jid: fmt.Sprint(args[at+1]), job: Pushed{Payload: p}}
 		if score := fmt.Sprint(args[at+5]); score != "" {
-			var due float64
-			if _, err := fmt.Sscan(score, &due); err != nil {
-				return nil, fmt.Errorf("testkit: score %q: %w", score, err)
+			if u.job.At, err = timeOf(score); err != nil {
+				return nil, err
 			}
-			u.job.At = time.UnixMicro(int64(due * 1e6))
 		}
 		all = append(all, u)
 	}
