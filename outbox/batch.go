@@ -29,7 +29,7 @@ type batch struct {
 func (r *Relay) number(ctx context.Context) (b *batch, leads bool, err error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	tx, err := r.db.BeginTx(ctx, nil)
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: dialects[r.cfg.Dialect].isolation})
 	if err != nil {
 		return nil, false, err
 	}
@@ -83,7 +83,7 @@ func (r *Relay) begin(ctx context.Context, tx *sql.Tx, b *batch) (bool, error) {
 		b.token, b.number = rand.Text(), 0
 	}
 	b.number++
-	n, err := r.exec(ctx, tx, "UPDATE troupe_outbox SET batch = ? WHERE id IN (SELECT id FROM troupe_outbox WHERE batch IS NULL AND done IS NULL ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED)", b.number, batchRows)
+	n, err := r.exec(ctx, tx, "NUMBER_BATCH", b.number)
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -121,7 +121,7 @@ var errLost = &fault{Waits, errors.New("another relay has taken over")}
 func (r *Relay) finish(ctx context.Context, b *batch, faults []error) (bad int, err error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
-	tx, err := r.db.BeginTx(ctx, nil)
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: dialects[r.cfg.Dialect].isolation})
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (r *Relay) finish(ctx context.Context, b *batch, faults []error) (bad int, 
 
 // sweep removes rows that were pushed longer ago than they are kept, twice as many as a batch has. It tells whether there may be more.
 func (r *Relay) sweep(ctx context.Context, tx Tx) (more bool, err error) {
-	n, err := r.exec(ctx, tx, "DELETE FROM troupe_outbox WHERE id IN (SELECT id FROM troupe_outbox WHERE done < NOW - ? ORDER BY done LIMIT ?)", r.cfg.Keep.Seconds(), 2*batchRows)
+	n, err := r.exec(ctx, tx, "DELETE FROM troupe_outbox WHERE SOME[done < NOW - ? ORDER BY done LIMIT ?]", r.cfg.Keep.Seconds(), 2*batchRows)
 	return n == 2*batchRows, err
 }
 

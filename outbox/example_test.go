@@ -74,7 +74,7 @@ func ExampleSchema() {
 	fmt.Println(err)
 	// Output:
 	// 3 <nil>
-	// outbox: dialect is "oracle", expected "postgres"
+	// outbox: dialect is "oracle", expected one of ["mysql" "postgres" "sqlite"]
 }
 
 // A relay runs in a goroutine until its context ends.

@@ -1,3 +1,3 @@
-// Package outbox has the tests of troupe's package outbox with a real PostgreSQL, whose driver is in this module and not in
-// troupe's.
+// Package outbox has the tests of troupe's package outbox with a real PostgreSQL, a real MariaDB and SQLite, whose drivers are in this
+// module and not in troupe's.
 package outbox

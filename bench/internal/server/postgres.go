@@ -21,9 +21,10 @@ import (
 // Postgres is a running PostgreSQL on a unix socket in its own directory. As
 // Redis runs without persistence here, so does this one: no fsync.
 type Postgres struct {
-	dir string
-	p   *proc.Process
-	n   int // databases made so far
+	bin, dir string
+	who      *syscall.Credential
+	p        *proc.Process
+	n        int // databases made so far
 }
 
 // PostgresMissing tells why there can be no PostgreSQL.
@@ -78,7 +79,7 @@ func StartPostgres(ctx context.Context) (pg *Postgres, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pg = &Postgres{dir: dir}
+	pg = &Postgres{bin: bin, dir: dir, who: who}
 	defer func() {
 		if err != nil {
 			pg.Close()
@@ -86,36 +87,46 @@ func StartPostgres(ctx context.Context) (pg *Postgres, err error) {
 	}()
 	if who != nil {
 		if err := os.Chown(dir, int(who.Uid), int(who.Gid)); err != nil {
-			return nil, err
+			return pg, err
 		}
 	}
-	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "bench", "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "bench", "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
 	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: who}
 	initdb.Dir = dir
 	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w: %s", err, out)
+		return pg, fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), "-D", data, "-k", dir,
-		"-c", "listen_addresses=", "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off",
-		"-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB", "-c", "max_connections=200")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
-	cmd.Dir = dir
-	if pg.p, err = proc.Start(cmd, dir, "postgres"); err != nil {
-		return nil, err
-	}
-	return pg, pg.await(ctx)
+	return pg, pg.start(ctx)
 }
 
-func (pg *Postgres) await(ctx context.Context) error {
+func (pg *Postgres) start(ctx context.Context) (err error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(pg.bin, "postgres"), "-D", filepath.Join(pg.dir, "data"), "-k", pg.dir,
+		"-c", "listen_addresses=", "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off",
+		"-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB", "-c", "max_connections=200")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: pg.who}
+	cmd.Dir = pg.dir
+	if pg.p, err = proc.Start(cmd, pg.dir, "postgres"); err != nil {
+		return err
+	}
+	return answers(ctx, pg.p, func(ctx context.Context) error { return pg.do(ctx, "SELECT 1") })
+}
+
+// Restart ends the server as a crash does and starts it again.
+func (pg *Postgres) Restart(ctx context.Context) error {
+	pg.p.Stop(syscall.SIGQUIT, 10*time.Second)
+	return pg.start(ctx)
+}
+
+// answers waits until a server does what ask asks for.
+func answers(ctx context.Context, p *proc.Process, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		err := pg.do(ctx, "SELECT 1")
+		err := ask(ctx)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if err := pg.p.Ended(); err != nil {
+		if err := p.Ended(); err != nil {
 			return err
 		}
 		time.Sleep(20 * time.Millisecond) // no signal tells that a server listens
