@@ -132,6 +132,9 @@ type Config struct {
 	// the environment variable TZ, else of the system.
 	Zone *time.Location
 
+	// Outboxes are relays that bring rows of databases to Redis; see package outbox.
+	Outboxes []Outbox
+
 	// ErrorHandlers are told of every failure, after it was stored.
 	ErrorHandlers []ErrorHandler
 	// DeathHandlers are told of every job that will not run again. Of the jobs that
@@ -286,6 +289,10 @@ func (c Config) withDefaults() Config {
 	def(&c.Version, Version)
 	if len(c.Capsules) == 0 {
 		c.Capsules = []Capsule{{Concurrency: c.Concurrency, Queues: c.Queues}}
+	}
+	c.Outboxes = append([]Outbox(nil), c.Outboxes...)
+	for i := range c.Outboxes {
+		def(&c.Outboxes[i].Name, "main")
 	}
 	c.Capsules = append([]Capsule(nil), c.Capsules...)
 	for i := range c.Capsules {

@@ -12,7 +12,7 @@ type quiet struct{}
 // resized tells a manager that its capsule has another number of processors.
 type resized struct{}
 
-// stop tells the launcher that the stop has begun; phase and deadline are in the daemon.
+// stop tells the launcher, and by it the relays, that the stop has begun; phase and deadline are in the daemon.
 type stop struct{}
 
 // They may be sent to actors that are gone; that is no dead letter to tell of.

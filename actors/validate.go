@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
@@ -60,6 +61,7 @@ func (c Config) Validate() error {
 	}
 	errs = append(errs, c.checkPeriodic()...)
 	errs = append(errs, c.checkLimits()...)
+	errs = append(errs, c.checkOutboxes()...)
 	if _, ok := dialects[c.Metrics]; !ok {
 		bad("Metrics", strconv.Quote(c.Metrics), `"both", "7", "8" or "off", or "" for "both"`)
 	}
@@ -105,6 +107,9 @@ func (c Config) Validate() error {
 			bad(field+"Name", fmt.Sprintf("%q", name), "letters, digits and _ . : -")
 		case seen[name]:
 			bad(field+"Name", fmt.Sprintf("%q", name), "a name that no other capsule has")
+		}
+		if strings.HasPrefix(name, outboxPrefix) {
+			bad(field+"Name", fmt.Sprintf("%q", name), "a name that does not begin as the actor of an outbox, "+outboxPrefix)
 		}
 		for _, r := range reservedNames {
 			if name == r {

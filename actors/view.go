@@ -72,6 +72,8 @@ type (
 	//	TickLate Histogram // of the ticks for which a job was pushed: how long after they were due
 	//	// Limits are the first 49 limits of the configuration by name, and a last one for all others; nil without any.
 	//	Limits []LimitMetrics
+	//	// Outboxes are those of Config.Outboxes, in their order.
+	//	Outboxes []OutboxMetrics
 	//	// Budgets is the part of its restart budget that each supervisor has used, by its path: at
 	//	// 1 the next crash makes it give up. Strategies without a budget are missing.
 	//	Budgets map[string]float64
@@ -134,6 +136,17 @@ type (
 	//	Held    uint64 // times that a job found no room
 	LimitMetrics = show.LimitMetrics
 
+	// OutboxMetrics are the relay of one outbox in this process. Waiting, Oldest and Refused are told by the one that works, and 0 elsewhere.
+	//
+	//	Outbox  string
+	//	State   string        // leads, waits, no_database, no_tables or no_redis; "" if it does not run
+	//	Pushed  uint64        // jobs
+	//	Bad     uint64        // rows that can be no jobs
+	//	Waiting int64         // rows
+	//	Oldest  time.Duration // age of the oldest of them
+	//	Refused int64         // rows in troupe_outbox_bad
+	OutboxMetrics = show.OutboxMetrics
+
 	// Histogram has counts of time spans by length.
 	//
 	//	Limits []time.Duration // upper bounds of all buckets but the last; not to be modified
@@ -172,6 +185,7 @@ func (d *Daemon) view() *show.View {
 	v := &show.View{
 		Now: time.Now(), System: d.env.System, Outage: d.env.Outage, Log: d.log.State(), Heart: heart, BeatEvery: d.cfg.HeartbeatInterval,
 	}
+	v.Outboxes = d.shownOutboxes()
 	for _, c := range d.capsules {
 		v.Capsules = append(v.Capsules, c.view())
 		v.Fencings += c.fencings.Load()

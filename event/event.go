@@ -94,6 +94,13 @@ type (
 		Recoveries []fetch.Recovery
 		Err        error
 	}
+	// OutboxChanged says: the relay of an outbox in this process leads, waits for another one that leads, or cannot work.
+	OutboxChanged struct {
+		At     time.Time
+		Outbox string // its name
+		State  string // leads, waits, no_database, no_tables or no_redis
+		Err    error  // why it cannot
+	}
 	// EventsDropped says: the subscriber was too slow; N events before this one were
 	// not delivered to it.
 	EventsDropped struct {
@@ -114,4 +121,5 @@ func (Fenced) event()            {}
 func (JobsRescued) event()       {}
 func (JobRerouted) event()       {}
 func (JobPoisoned) event()       {}
+func (OutboxChanged) event()     {}
 func (EventsDropped) event()     {}

@@ -125,7 +125,7 @@ var eventStates = func() map[string]string {
 	maps.Copy(states, map[string]string{
 		flight.Crashed: "crashed", flight.Restarted: "restarting", flight.Escalated: "danger", flight.Overruled: "warning",
 		flight.Quiet: "quiet", flight.CapsuleQuiet: "quiet", flight.Stop: "stopping", flight.Fenced: "warning",
-		flight.Rescued: "ok", flight.Configured: "note",
+		flight.Rescued: "ok", flight.Configured: "note", flight.Outbox: "note",
 	})
 	return states
 }()

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // MostPulses is how many bytes a pulse has.
@@ -40,6 +41,8 @@ type Pulse struct {
 	Dropped      uint64            `json:"log_dropped,omitempty"` // lines of the log since the start
 	Taken        map[string]uint64 `json:"taken,omitempty"`       // jobs taken since the start, by queue; at most 16 queues
 
+	// Outboxes are the first five relays of outboxes, by name.
+	Outboxes map[string]tree.Relay `json:"outboxes,omitempty"`
 	// Elsewhere are queues that are not Sidekiq's queue:NAME, each with the system that keeps it.
 	Elsewhere map[string]string `json:"elsewhere,omitempty"`
 }
@@ -59,9 +62,16 @@ func (p Pulse) JSON() []byte {
 	for _, shorten := range []func(){
 		func() {},
 		func() { p.Taken = nil },
+		func() {
+			for name, r := range p.Outboxes {
+				r.Error, r.Reason = "", ""
+				p.Outboxes[name] = r
+			}
+		},
 		func() { p.Failure = "" },
 		func() { p.Actors = nil },
 		func() { p.Elsewhere = nil },
+		func() { p.Outboxes = nil },
 		func() { p.Capsules = []PulseCapsule{p.sum()} },
 		func() { p.Tag, p.Version = "", "" },
 	} {

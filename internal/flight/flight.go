@@ -46,6 +46,7 @@ const (
 	Stop         = "stop"
 	Fenced       = "fenced"
 	Rescued      = "jobs rescued"
+	Outbox       = "outbox"     // its relay leads, waits, or cannot work
 	Configured   = "configured" // concurrency or queues were changed, or a change was refused
 )
 

@@ -145,7 +145,7 @@ func (v *View) live(why *Check) {
 // stopped for good, unless it is one of several processors.
 func (v *View) misses(s supervised.Stall) bool {
 	switch s.Role {
-	case "heartbeat", "rescuer":
+	case "heartbeat", "rescuer", "outbox":
 		return true
 	case "poller":
 		return v.Phase != "quiet"
@@ -163,6 +163,7 @@ func (v *View) ready(h *Health) {
 			h.Ready.add("redis_away", "Redis has been away for %s", lasted)
 		}
 	}
+	v.outboxesReady(&h.Ready)
 	switch {
 	case h.Phase == "running" && v.allQuiet():
 		h.Ready.add("quiet", "all capsules are quiet")

@@ -35,6 +35,8 @@ type Metrics struct {
 	TickLate Histogram // of the ticks for which a job was pushed: how long after they were due
 	// Limits are the first 49 limits of the configuration by name, and a last one for all others; nil without any.
 	Limits []LimitMetrics
+	// Outboxes are those of Config.Outboxes, in their order.
+	Outboxes []OutboxMetrics
 	// Budgets is the part of its restart budget that each supervisor has used, by its path: at
 	// 1 the next crash makes it give up. Strategies without a budget are missing.
 	Budgets map[string]float64
@@ -126,6 +128,7 @@ func (v *View) Metrics(classes []string, totals []runs.Totals, moved *Moves, tic
 			m.Budgets[n.Path] = float64(n.Budget.Used) / float64(n.Budget.Most)
 		}
 	}
+	m.Outboxes = v.outboxMetrics()
 	for i := range v.Capsules {
 		m.Capsules = append(m.Capsules, v.Capsules[i].metrics(t, v.Now))
 	}

@@ -11,6 +11,7 @@ const (
 	pulseCapsules = 10 // that a pulse tells one by one; the last is all others
 	pulseQueues   = 16 // that a pulse counts; with more it counts none
 	pulseText     = 120
+	pulseOutboxes = 5 // that a pulse tells
 )
 
 // Pulse sums up the tree t, and what r has recorded, for views of a whole fleet.
@@ -33,6 +34,7 @@ func (v *View) Pulse(t tree.Tree, r *Recorder) beat.Pulse {
 			at[c.Name].Name = words.Text(c.Name)
 		}
 	}
+	p.Outboxes = v.pulseOutboxes()
 	if len(taken) <= pulseQueues {
 		p.Taken = taken
 	}

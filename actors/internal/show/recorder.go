@@ -222,6 +222,9 @@ func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 	case event.CapsuleConfigured:
 		add(flight.Record{At: e.At, Kind: flight.Configured, Capsule: e.Capsule, Text: fmt.Sprintf("%d processors, queues %s", e.Concurrency, strings.Join(e.Queues, ", "))})
 		return true
+	case event.OutboxChanged:
+		add(flight.Record{At: e.At, Kind: flight.Outbox, Actor: "launcher/outbox-" + e.Outbox, Text: strings.TrimSuffix(e.State+": "+recordText(e.Err), ": ")})
+		return true
 	case event.QuietBegan:
 		one(flight.Quiet, e.At, "")
 	case event.StopBegan:

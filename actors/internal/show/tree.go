@@ -23,6 +23,9 @@ func (v *View) tree(rows []supervised.Row) tree.Tree {
 		if i >= 0 {
 			v.Capsules[i].show(&n)
 		}
+		for j := range v.Outboxes {
+			v.Outboxes[j].show(&n)
+		}
 		t = append(t, n)
 	}
 	return t

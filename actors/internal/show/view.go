@@ -20,6 +20,7 @@ type View struct {
 	Outage   *env.Outage
 	Log      logs.State
 	Capsules []Capsule
+	Outboxes []Outbox
 
 	Phase      string    // starting, running, quiet, stopping or ended
 	Running    bool      // it was started

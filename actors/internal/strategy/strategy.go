@@ -195,6 +195,9 @@ func split(path string) (role, capsule string) {
 		case "heartbeat", "poller", "rescuer":
 			return parts[1], ""
 		}
+		if strings.HasPrefix(parts[1], "outbox-") {
+			return "outbox", ""
+		}
 		return "manager", parts[1]
 	}
 	last := parts[len(parts)-1]
