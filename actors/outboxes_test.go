@@ -104,7 +104,9 @@ func TestARelayIsAnActor(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	k.Daemon.Quiet()
-	k.Await("it works on", func() bool { return k.Daemon.Stats().Quiet && r.Stats().State == "leads" && k.Tree().Find(path).State == actors.StateRunning })
+	k.Await("it works on", func() bool {
+		return k.Daemon.Stats().Quiet && r.Stats().State == "leads" && k.Tree().Find(path).State == actors.StateRunning
+	})
 }
 
 // A relay gives its place away while jobs have time to end.
