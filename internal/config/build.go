@@ -38,6 +38,9 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 	if c.Strategy, err = s.Strategy.build(); err != nil {
 		return actors.Config{}, fmt.Errorf("make strategy of the launcher: %w", err)
 	}
+	if c.Outboxes, err = s.relays(rdb); err != nil {
+		return actors.Config{}, err
+	}
 	wires := map[string]*wire.Wire{}
 	for _, k := range s.Capsules {
 		w, err := s.wireOf(k, wires)

@@ -71,6 +71,9 @@ func (l *loader) variables() {
 	for version, key := range l.s.Encryption.Keys {
 		note(key, fmt.Sprintf("encryption.keys.%d", version))
 	}
+	for _, o := range l.s.Outboxes {
+		note(o.DSN, "outbox."+o.Name+".dsn")
+	}
 	if l.flags.Redis == "" && l.s.Redis == "" && len(l.s.Shards) == 0 && strings.Contains(redisconn.Mask(l.s.RedisURL), "***") {
 		name := l.getenv("REDIS_PROVIDER")
 		if name == "" || l.getenv(name) == "" {

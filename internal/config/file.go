@@ -52,6 +52,8 @@ type File struct {
 
 	JobLimits []limitEntry // of classes and queues
 
+	Outboxes []outboxEntry
+
 	Periodic          []troupe.Periodic
 	PeriodicTag       string         // the tag that was said
 	PeriodicElsewhere bool           // another process carries out all ticks

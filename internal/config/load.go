@@ -79,6 +79,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 		l.unknown(l.s, "capsules.")
 		l.keepLimits(l.s)
 	}
+	l.outboxes()
 	l.variables()
 	return l.s, l.faults.err()
 }
@@ -135,6 +136,10 @@ func (l *loader) environment() {
 // capsules makes the list complete: the capsule default is always there, as in
 // Sidekiq, described by the flags, the file, RAILS_MAX_THREADS.
 func (l *loader) capsules() {
+	if l.relayOnly() {
+		l.s.Capsules = []capsule{{Name: defaultCapsule, Concurrency: 1, Queues: fetch.Strict{relayQueue}}}
+		return
+	}
 	i := slices.IndexFunc(l.s.Capsules, func(c capsule) bool { return c.Name == defaultCapsule })
 	if i < 0 {
 		l.s.Capsules = slices.Insert(l.s.Capsules, 0, capsule{Name: defaultCapsule})
@@ -229,7 +234,7 @@ func (l *loader) handlers() {
 		}
 	}
 	l.faults = append(l.faults, p.faults...)
-	if len(l.s.Handlers) > 0 || l.s.unclear {
+	if len(l.s.Handlers) > 0 || l.s.unclear || l.relayOnly() {
 		return
 	}
 	const want = "at least one class, like handlers: {NoOp: {builtin: noop}}"

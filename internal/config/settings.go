@@ -36,6 +36,7 @@ func init() { // not a literal: readers reach settings again
 		"capsules": func(p *parse, n *node, field string) { p.out.Capsules = p.capsules(n, field) },
 		"shards":   func(p *parse, n *node, field string) { p.out.Shards = p.shards(n, field) },
 		"limits":   func(p *parse, n *node, field string) { p.out.JobLimits = p.limits(n, field) },
+		"outbox":   func(p *parse, n *node, field string) { p.out.Outboxes = p.outboxes(n, field) },
 		"handlers": func(p *parse, n *node, field string) { p.out.Handlers = p.handlers(n, field) },
 		"env":      func(p *parse, n *node, field string) { p.out.Env = p.env(n, field) },
 		"timeout": func(p *parse, n *node, field string) {

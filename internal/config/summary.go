@@ -110,6 +110,12 @@ func (s *Settings) Summary(w io.Writer) error {
 			line("  %s\t%s", l.Key, s.limitText(l))
 		}
 	}
+	if len(s.Outboxes) > 0 {
+		line("\noutboxes:")
+		for i := range s.Outboxes {
+			line("  %s\t%s", s.Outboxes[i].Name, s.Outboxes[i].text())
+		}
+	}
 	line("\nhandlers:")
 	for _, h := range s.Handlers {
 		class := h.Class
