@@ -52,11 +52,11 @@ type Relay struct {
 //	Error   string    // the fault that it waits out; "" if there is none
 //	Batches uint64    // it has pushed
 //	Pushed  uint64    // jobs
-//	Bad     uint64    // rows that are no jobs, which it has put aside
+//	Bad     uint64    // rows that are no jobs, which it has put into troupe_outbox_bad
 //	// What follows is counted by the relay that works, every 5 s or less often if counting takes long.
 //	Waiting int64     // rows that are not pushed
 //	Oldest  time.Time // when the oldest of them was written; zero if none waits
-//	Refused   int64     // rows in troupe_outbox_bad
+//	Refused int64     // rows in troupe_outbox_bad
 //	Reason  string    // of the last of them
 type RelayStats = tree.Relay
 
@@ -289,7 +289,7 @@ func (r *Relay) idle(ctx context.Context) (bool, error) {
 // countEvery is how often the relay that works counts the rows. It does so for at most a twentieth of the time.
 const countEvery = 5 * time.Second
 
-// count counts the rows that wait, and those that were put aside.
+// count counts the rows that wait, and those in troupe_outbox_bad.
 func (r *Relay) count(ctx context.Context) error {
 	began := time.Now()
 	if began.Sub(r.counted) < max(countEvery, 20*r.took) {

@@ -69,7 +69,7 @@ func TestFaultsOfOutboxes(t *testing.T) {
 		"outbox: {'a:b': {dsn: {env: DB}, dialect: postgres}}":                                         `outbox.a:b is named "a:b", expected a name of 1 to 100 letters`,
 		"outbox: {main: {dsn: {env: DB}, dialect: postgres, lease: 10ms}}":                             "outbox.main.lease is",
 		"outbox: {main: {dsn: {env: DB}, dialect: postgres, pool: 3}}":                                 "outbox.main.pool is no known key, expected poll",
-		"redis: {cluster: [\"a:1\"]}\noutbox: {main: {dsn: {env: DB}, dialect: postgres}}":                 "outbox.main is given for a Redis Cluster, expected one Redis",
+		"redis: {cluster: [\"a:1\"]}\noutbox: {main: {dsn: {env: DB}, dialect: postgres}}":             "outbox.main is given for a Redis Cluster, expected one Redis",
 		"handlers: {A: {exec: [cat], env: [DB]}}\noutbox: {main: {dsn: {env: DB}, dialect: postgres}}": `handlers.A.env[0] is "DB", expected a variable that is no secret`,
 	} {
 		name := file(t, text+"\n")

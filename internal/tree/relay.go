@@ -9,7 +9,7 @@ type Relay struct {
 	Error   string    `json:"error,omitempty"` // the fault that it waits out
 	Batches uint64    `json:"batches"`         // it has pushed
 	Pushed  uint64    `json:"pushed"`          // jobs
-	Bad     uint64    `json:"bad"`             // rows that are no jobs, which it has put refused
+	Bad     uint64    `json:"bad"`             // rows that are no jobs, which it has put into troupe_outbox_bad
 	// What follows is counted by the relay that works.
 	Waiting int64     `json:"waiting"`          // rows that are not pushed
 	Oldest  time.Time `json:"oldest,omitzero"`  // when the oldest of them was written
