@@ -159,6 +159,8 @@ func (r *request) about(e *audit.Entry) string {
 		if href := r.link("/periodic/{name}", "periodic", name); href != "" {
 			return href + "?" + url.Values{"namespace": {e.Filter["namespace"]}}.Encode()
 		}
+	case parts[1] == "batches":
+		return r.link("/batches/{id}", "batches", name)
 	case parts[1] == "jobs":
 		return r.link("/jobs/{jid}", "jobs", name)
 	case parts[1] == "processes", parts[1] == "tree":

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -93,6 +94,7 @@ type batchPage struct {
 	Times  []batchTime `json:"-"`
 	Close  string      `json:"-"`
 	Cancel string      `json:"-"`
+	Out    string      `json:"-"` // where its missing jobs are counted out
 }
 
 // batchTime is when something has happened.
@@ -145,6 +147,9 @@ func (r *request) batch() (*page, error) {
 		times = append(times, batchTime{"Cancelled", b.Cancelled})
 	}
 	p.Times = times
+	if b.Jobs != nil && b.Jobs.Missing > 0 {
+		p.Out = r.url("batches", b.ID, "count-out")
+	}
 	if !b.Ended() {
 		p.Cancel = r.url("batches", b.ID, "cancel")
 		if b.State == inspect.BatchOpen || b.Refused() != "" {
@@ -190,6 +195,48 @@ func (r *request) endBatch(verb, done, detail string, act batchAct) (*confirm, e
 				return nil, err
 			}
 			return r.done(back, map[string]int{"done": 1}, "The batch %s is %s.", words.Head(id), done)
+		},
+	}, nil
+}
+
+// countOut counts the missing jobs of the batch of the address as done, as a task: it looks for them twice.
+func (r *request) countOut() (*confirm, error) {
+	id := r.name("id")
+	b, _, why, err := r.fleet.OneBatch(r.Context(), id, fleet.MostSearched)
+	switch {
+	case err != nil:
+		return nil, err
+	case errors.Is(why, inspect.ErrTooManyJobs):
+		return nil, wrong("Use the command: troupe batches count-out "+id, "There are more than %s jobs, which are not looked at from a page.", words.Count(fleet.MostSearched))
+	case why != nil:
+		return nil, why
+	}
+	missing := int64(0)
+	if b.Jobs != nil {
+		missing = b.Jobs.Missing
+	}
+	back := r.url("batches", id)
+	switch {
+	case missing == 0 && r.Method == http.MethodPost:
+		return &confirm{Button: "Count out", do: func() (*page, error) {
+			return r.undone(back, map[string]int{"done": 0}, "No job of the batch %s is missing. Nothing was done.", words.Head(id))
+		}}, nil
+	case missing == 0:
+		return nil, notFound("No job of the batch %s is missing.", words.Head(id))
+	}
+	jobs := words.Plural(missing, "job")
+	return &confirm{
+		Question: "Count " + jobs + " of the batch " + words.Head(id) + " as done?", Button: "Count " + jobs + " out", Action: r.url("batches", id, "count-out"), Back: back, Count: missing, Reason: true,
+		Detail: fmt.Sprintf("They are in no queue and no set, and nobody runs them: Ruby has run or deleted them, they have fallen out of the dead set, or Redis has lost them. They are looked for once more, after %s, "+
+			"since Ruby tells of what it runs every 10 seconds. Then those are counted that are missing still, and callbacks may be pushed. There is no way back. The reason is kept in the audit.", words.Span(r.looksApart)),
+		do: func() (*page, error) {
+			task, err := r.start(setKind{Name: batchTask + id}, bulk.Task{Action: bulk.CountOut, Batch: b.Batch, Apart: r.looksApart, Limit: int(missing)})
+			if err != nil {
+				return nil, err
+			}
+			return &page{redirect: r.url("tasks", task), Data: said{
+				Kind: "ok", Text: "It has begun: " + jobs + " of the batch " + words.Head(id) + " are looked for once more.", Counts: map[string]any{"task": task, "limit": missing}, task: task, begun: true,
+			}}, nil
 		},
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/console/mask"
@@ -20,30 +21,31 @@ import (
 
 // Handler is the dashboard. It is safe for concurrent use.
 type Handler struct {
-	options   Options
-	fleet     *fleet.Fleet
-	sampler   *sampler
-	tasks     *bulk.Tasks
-	looks     shared
-	routes    []route
-	templates map[string]*template.Template
-	origin    *http.CrossOriginProtection
-	users     *users.File // nil if there is none
-	proxies   proxies.List
-	logIns    *limiter.Limiter // attempts, by address and by name
-	actions   *limiter.Limiter // by user
-	strangers *limiter.Limiter // what people send who are not signed in, by address
-	checks    chan struct{}    // room for passwords that are checked now
-	revealMu  sync.Mutex
-	reveals   map[string]time.Time // when one was last audited
-	keyMu     sync.Mutex
-	key       string // of digests, see secret
-	keyKnown  bool   // it is that of Redis
-	openMu    sync.Mutex
-	open      map[string]int  // live connections, by user, by address, and all of them as ""
-	liveWrite time.Duration   // that a client of one may take to read
-	ctx       context.Context //nolint:containedctx // its end is Close
-	cancel    context.CancelFunc
+	options    Options
+	fleet      *fleet.Fleet
+	sampler    *sampler
+	tasks      *bulk.Tasks
+	looks      shared
+	routes     []route
+	templates  map[string]*template.Template
+	origin     *http.CrossOriginProtection
+	users      *users.File // nil if there is none
+	proxies    proxies.List
+	logIns     *limiter.Limiter // attempts, by address and by name
+	actions    *limiter.Limiter // by user
+	strangers  *limiter.Limiter // what people send who are not signed in, by address
+	checks     chan struct{}    // room for passwords that are checked now
+	revealMu   sync.Mutex
+	reveals    map[string]time.Time // when one was last audited
+	keyMu      sync.Mutex
+	key        string // of digests, see secret
+	keyKnown   bool   // it is that of Redis
+	openMu     sync.Mutex
+	open       map[string]int  // live connections, by user, by address, and all of them as ""
+	liveWrite  time.Duration   // that a client of one may take to read
+	looksApart time.Duration   // between the two looks for missing jobs of a batch
+	ctx        context.Context //nolint:containedctx // its end is Close
+	cancel     context.CancelFunc
 }
 
 // New returns the dashboard of a Redis. Nothing is sent before the first request. Close it.
@@ -52,7 +54,7 @@ func New(o Options) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{
-		options: o, fleet: fleet.New(o.Redis, mask.New(o.Args, o.MaskKeys, o.MaskArgs)), origin: http.NewCrossOriginProtection(), key: rand.Text(), liveWrite: liveWrite,
+		options: o, fleet: fleet.New(o.Redis, mask.New(o.Args, o.MaskKeys, o.MaskArgs)), origin: http.NewCrossOriginProtection(), key: rand.Text(), liveWrite: liveWrite, looksApart: inspect.BatchLooks,
 		logIns: limiter.New(12*time.Second, 5), actions: limiter.New(time.Second/10, 10), strangers: limiter.New(time.Second, 10), open: map[string]int{}, checks: make(chan struct{}, mostChecks), reveals: map[string]time.Time{},
 	}
 	h.proxies, _ = proxies.Parse(o.TrustProxies) // checked

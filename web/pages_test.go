@@ -143,6 +143,8 @@ var pages = map[string]struct {
 	"POST /batches/{id}/close":      {path: "/batches/" + fixtureBatch + "/close", form: url.Values{"count": {"1"}, "reason": {"its program is gone"}}},
 	"GET /batches/{id}/cancel":      {path: "/batches/" + fixtureBatch + "/cancel"},
 	"POST /batches/{id}/cancel":     {path: "/batches/" + fixtureBatch + "/cancel", form: url.Values{"count": {"1"}, "reason": {"it is wrong"}}},
+	"GET /batches/{id}/count-out":   {path: "/batches/" + fixtureBatch + "/count-out"},
+	"POST /batches/{id}/count-out":  {path: "/batches/" + fixtureBatch + "/count-out", form: url.Values{"count": {"1"}, "reason": {"Ruby has run it"}}},
 	"GET /search":                   {path: "/search?q=billing"},
 	"GET /tasks":                    {path: "/tasks"},
 	"GET /tasks/{id}":               {path: "/tasks/" + fixtureTask},

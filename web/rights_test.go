@@ -47,6 +47,7 @@ func TestTheRuleIsEnoughForAllPages(t *testing.T) {
 				}
 				t.Cleanup(s.h.Close)
 				s.h.actions, s.h.strangers, s.h.logIns = limiter.New(0, 0), limiter.New(0, 0), limiter.New(0, 0)
+				s.h.looksApart = time.Millisecond
 				s.h.sampler.audited = time.Now() // doctor asks what this user may, on purpose
 				s.serve(s.h)
 				refused := func(what string) {

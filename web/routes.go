@@ -66,6 +66,8 @@ var allRoutes = append(setRoutes("retry", "scheduled", "dead"), []route{
 	{method: "GET", path: "/batches/{id}", role: Viewer, page: (*request).batch},
 	{method: "GET", path: "/batches/{id}/close", role: Operator, page: asked((*request).closeBatch)},
 	{method: "POST", path: "/batches/{id}/close", role: Operator, page: asked((*request).closeBatch)},
+	{method: "GET", path: "/batches/{id}/count-out", role: Admin, page: asked((*request).countOut)},
+	{method: "POST", path: "/batches/{id}/count-out", role: Admin, page: asked((*request).countOut)},
 	{method: "GET", path: "/batches/{id}/cancel", role: Admin, page: asked((*request).cancelBatch)},
 	{method: "POST", path: "/batches/{id}/cancel", role: Admin, page: asked((*request).cancelBatch)},
 	{method: "GET", path: "/search", role: Viewer, page: (*request).search},

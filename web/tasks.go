@@ -10,13 +10,20 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // taskRow is a task of the dashboard.
 type taskRow struct{ bulk.Progress }
 
-// Title is that of the set or queue.
+// batchTask begins the name of a batch in the place of a set.
+const batchTask = "batch:"
+
+// Title is that of the set, queue or batch.
 func (t taskRow) Title() string {
+	if id, ok := strings.CutPrefix(t.Set, batchTask); ok {
+		return "the batch " + words.Head(id)
+	}
 	k, _ := kindOf(t.Set)
 	return k.Title
 }

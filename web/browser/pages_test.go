@@ -50,6 +50,7 @@ func (s *shop) pages() []shown {
 		{name: "batches", route: "/batches", path: "/batches"},
 		{name: "batch", route: "/batches/*", path: "/batches/" + shopBatch},
 		{name: "batch-close", route: "/batches/*/close", path: "/batches/" + shopBatch + "/close", plain: true},
+		{name: "batch-count-out", route: "/batches/*/count-out", path: "/batches/" + shopBatch + "/count-out", plain: true},
 		{name: "batch-cancel", route: "/batches/*/cancel", path: "/batches/" + shopBatch + "/cancel", plain: true},
 		{name: "limits", route: "/limits", path: "/limits"},
 		{name: "limits-held", route: "/limits/held", path: "/limits/held?limit=stripe"},

@@ -105,6 +105,9 @@ var Actions = []Action{
 	}},
 }
 
+// CountOut counts jobs of a batch as done that are nowhere: see inspect.Batch.CountOut. It is none for jobs of sets and queues.
+var CountOut = Action{Name: "count-out", Past: "counted out"}
+
 // Queued begins the name of a queue in the place of a set, and Held is the place of all jobs that limits hold.
 const (
 	Queued = "queue:"

@@ -27,7 +27,7 @@ type Counts struct {
 func (c Counts) Sum() int { return c.Done + c.Gone + c.Stopped + c.Left }
 
 // Task is one action on jobs of a set or of a queue that are chosen: the Entries, those of Keys, of
-// JIDs, else those that Filter matches.
+// JIDs, else those that Filter matches; or CountOut of a batch.
 type Task struct {
 	Action
 	Set   *inspect.JobSet    // also of what one rule of a limit holds, or
@@ -42,6 +42,9 @@ type Task struct {
 	To      *inspect.Queue // of one that moves
 	Rate    int            // entries a second at most; 0 is as fast as it goes
 	Limit   int            // entries at most, as a preview counted them; 0 is all
+
+	Batch *inspect.Batch // of CountOut
+	Apart time.Duration  // between the two looks for its jobs
 }
 
 // Place is the name of the set, or of the queue as queue:NAME.
@@ -182,6 +185,14 @@ func (t *Task) Preview(ctx context.Context, few int) (total int, some []Entry, e
 // Run acts on the entries that are chosen and calls progress after each. The end of ctx ends it
 // between two entries. The counts hold after an error, too.
 func (t *Task) Run(ctx context.Context, progress func(Counts)) (c Counts, err error) {
+	if t.Batch != nil {
+		n, err := t.Batch.CountOut(ctx, t.Apart)
+		c.Done = int(n)
+		if err == nil {
+			c.Gone = max(0, t.Limit-c.Done)
+		}
+		return c, err
+	}
 	began := time.Now()
 	err = t.each(ctx, func() { c.Gone++; progress(c) }, func(e Entry) (bool, error) {
 		if err := t.one(ctx, e, &c); err != nil {
