@@ -123,22 +123,47 @@ func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
 			silence()
 			wake, changed = nil, nil
 		}
+		if s.told(changed, wake, due) { // before the time: else chance would say which of them is first
+			continue
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Until(next)):
 		case what := <-changed:
-			if what != began {
-				due(what)
-				continue
-			}
-			due(Periodic)
-			due(Limits)
-			s.soon()
+			s.changed(what, due)
 		case <-wake:
 			s.soon()
 		}
 	}
 	return nil
+}
+
+// told sees to one thing that was told already; false for none.
+func (s *Scheduler) told(changed <-chan string, wake <-chan struct{}, due func(string)) bool {
+	select {
+	case what := <-changed:
+		s.changed(what, due)
+		return true
+	default:
+	}
+	select {
+	case <-wake:
+		s.soon()
+		return true
+	default:
+		return false
+	}
+}
+
+// changed sees to what has changed.
+func (s *Scheduler) changed(what string, due func(string)) {
+	if what != began {
+		due(what)
+		return
+	}
+	due(Periodic)
+	due(Limits)
+	s.soon()
 }
 
 // soon has the sets looked at that this process leads.
