@@ -16,9 +16,10 @@ import (
 type cancelledBatches struct {
 	rdb redis.UniversalClient
 
-	mu   sync.Mutex
-	next time.Time
-	ids  map[string]bool
+	mu     sync.Mutex // not held while Redis is asked
+	next   time.Time
+	asking chan struct{} // closed at the answer; nil while nobody asks
+	ids    map[string]bool
 }
 
 const (
@@ -31,19 +32,37 @@ const (
 func (c *cancelledBatches) has(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); !now.Before(c.next) {
-		ctx, cancel := context.WithTimeout(context.Background(), cancelledWait)
-		defer cancel()
-		ids, err := c.rdb.ZRangeByScore(ctx, keys.BatchesCancelled, &redis.ZRangeBy{Min: strconv.FormatInt(now.Unix(), 10), Max: "+inf"}).Result()
+	switch {
+	case c.asking != nil:
+		answer := c.asking
+		c.mu.Unlock()
+		<-answer
+		c.mu.Lock()
+	case !time.Now().Before(c.next):
+		c.asking = make(chan struct{})
+		c.mu.Unlock()
+		ids, err := c.ask()
+		c.mu.Lock()
 		c.next = time.Now().Add(cancelledEvery)
 		if err != nil {
 			c.next = c.next.Add(cancelledFaulted - cancelledEvery)
 		} else {
-			c.ids = make(map[string]bool, len(ids))
-			for _, id := range ids {
-				c.ids[id] = true
-			}
+			c.ids = ids
 		}
+		close(c.asking)
+		c.asking = nil
 	}
 	return c.ids[id]
+}
+
+func (c *cancelledBatches) ask() (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelledWait)
+	defer cancel()
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	all, err := c.rdb.ZRangeByScore(ctx, keys.BatchesCancelled, &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
+	ids := make(map[string]bool, len(all))
+	for _, id := range all {
+		ids[id] = true
+	}
+	return ids, err
 }
