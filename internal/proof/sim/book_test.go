@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -27,6 +28,7 @@ type book struct {
 	commands int // so far that may have moved a job
 	locks    locks
 	limits   limitsBook
+	batches  batches
 }
 
 // state is one job.
@@ -49,20 +51,24 @@ type state struct {
 	stray    bool            // on a cluster a late first step has written it when it was done
 	gaps     []gap           // of moves that take two steps
 
-	number   int
-	parent   *state              // the job that pushes it
-	push     *pushing            // and the run; nil: as the next link of a chain
-	entered  int                 // how often it was pushed
-	at       int                 // the command that has done it
-	next     *state              // of its chain
-	pushings []*pushing          // its runs and items
-	last     map[string]*pushing // the last run in each process
-	items    int                 // runs of items
-	ruby     bool                // a Ruby worker has run it
-	lock     string              // the key of its lock, once it has come into Redis
-	seenIn   bool                // and it has been looked at as it did
-	enqueued float64             // into its queue, the last time
-	asked    map[string]bool     // process -> it has asked the limits for a run; true: and they may have let it in
+	number     int
+	parent     *state              // the job that pushes it
+	push       *pushing            // and the run; nil: as the next link of a chain
+	entered    int                 // how often it was pushed
+	at         int                 // the command that has done it
+	next       *state              // of its chain
+	pushings   []*pushing          // its runs and items
+	last       map[string]*pushing // the last run in each process
+	items      int                 // runs of items
+	ruby       bool                // a Ruby worker has run it
+	lock       string              // the key of its lock, once it has come into Redis
+	seenIn     bool                // and it has been looked at as it did
+	enqueued   float64             // into its queue, the last time
+	callbackOf *batch              // nil: it is none
+	in         job.InBatch         // where it is counted, once it has come into Redis
+	joined     bool                // and the batch has it
+	revived    bool                // it was retried out of the dead set
+	asked      map[string]bool     // process -> it has asked the limits for a run; true: and they may have let it in
 }
 
 func (b *book) open(w *world) {
@@ -71,6 +77,9 @@ func (b *book) open(w *world) {
 	b.locks = locks{at: map[string]*lock{}, keys: map[string]string{}, now: map[string]string{}}
 	for i := range w.plan.Jobs {
 		b.chain(b.add(i+1, &w.plan.Jobs[i]))
+	}
+	for i := range w.plan.Batches {
+		b.addBatch(&w.plan.Batches[i], nil)
 	}
 }
 
@@ -93,6 +102,7 @@ func (b *book) look() map[string][]string {
 			b.known[payload] = name
 			b.readLock(b.jobs[name], payload)
 			b.jobs[name].enqueued = enqueuedAt(payload)
+			b.readBatch(b.jobs[name], payload)
 		}
 		where[name] = append(where[name], place)
 	}
@@ -147,6 +157,7 @@ func (b *book) after(o *owner, words []string) {
 	b.lookAtLimits(o, words, before)
 	b.runsUnderLimits()
 	b.effects(o, script, before)
+	b.lookAtBatches(o, words, before)
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
 		s.pushed = s.pushed || len(now) > 0
@@ -161,6 +172,11 @@ func (b *book) after(o *owner, words []string) {
 			for _, claim := range gone { // more than one: of a job that Redis had twice
 				b.returned(o, script, s, claim)
 			}
+		}
+		if script == "inspect.enqueue" && slices.Contains(gone, keys.Dead) {
+			s.revived, s.dead = true, false
+			s.hits++
+			b.w.seen["dead job retried"]++
 		}
 		if script == "reroute" && len(gone) == 1 && (len(came) != 1 || came[0] != gone[0]) {
 			b.decided(s, gone[0], came)
@@ -200,6 +216,7 @@ func (b *book) fellBack() {
 	b.where = b.look()
 	b.locksFellBack()
 	b.limitsFellBack()
+	b.batchesFellBack()
 	for _, s := range b.allJobs() {
 		switch now := b.where[s.name]; {
 		case len(now) > 0: // who has it in hand may run it, too
@@ -323,6 +340,7 @@ func (b *book) runs(o *owner, s *state) {
 	s.running[o.name], s.begun[o.name] = true, true
 	if o.place != nil {
 		b.startedWith(s)
+		b.calledOffLate(o, s)
 	}
 	b.w.seen["run"]++
 	if s.done > 0 {
@@ -333,14 +351,25 @@ func (b *book) runs(o *owner, s *state) {
 	}
 }
 
-// ends notes that a run is over and reports whether it is to fail.
-func (b *book) ends(o *owner, s *state) (fails bool) {
+// ends notes that a run is over, and returns what it is to say.
+func (b *book) ends(o *owner, s *state) error {
 	if s.plan.Items == 0 && b.failed(o, s) {
-		return true
+		return errFails
 	}
 	delete(s.running, o.name)
+	how, err := "done", error(nil)
+	switch {
+	case o.place == nil: // Ruby knows no such ends
+	case s.plan.Dies && !s.revived:
+		return troupe.Kill(errFails)
+	case s.plan.Drops:
+		how, err = "dropped", troupe.Discard(errFails)
+	}
 	s.done++
-	return false
+	if p := s.last[o.name]; p != nil {
+		p.how = how
+	}
+	return err
 }
 
 // failed notes that a run fails, if it is to.
@@ -403,11 +432,12 @@ func (b *book) close() {
 		}
 	}
 	for _, s := range b.allJobs() {
-		if s.pushed && s.done == 0 && !s.dead {
+		if s.pushed && s.done == 0 && !s.dead && !s.rests(b.where[s.name]) {
 			b.w.fail("after the end %s is not done", s.name)
 		}
 	}
 	b.lookAtLocks("nothing", b.where)
 	b.locksLeft()
 	b.limitsLeft()
+	b.batchesLeft()
 }

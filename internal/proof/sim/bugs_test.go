@@ -30,11 +30,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 	if harness.Race {
 		t.Skip("hundreds of runs that show nothing about races: run without -race")
 	}
-	for _, b := range []struct {
-		name  string
-		bug   bug
-		found string // a pattern of what the run says
-	}{
+	for _, b := range append([]seededBug{
 		{"ack before run", bug{fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &ackFirst{f} })}, "is lost"},
 		{"pop, then push", bug{fetcher: wrapped(func(f fetch.Isolator, env fetch.Env) fetch.Fetcher { return &popFirst{Isolator: f, env: env} })}, "is lost"},
 		{"requeue before fetch has ended", bug{fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &hasty{Isolator: f} })}, "has stopped in good order and left|there is still work"},
@@ -150,10 +146,10 @@ func TestSeededBugsAreFound(t *testing.T) {
 			instead(edit{"settle", "if ends(r) > now() then first = {'', ends(r)} end", "if ends(r) > now() then first = {'', ends(r) + 100} end\n  at = at + 60"}),
 		)}, "beside a free slot"},
 		{"a lock until the start that stays", bug{plan: alike(untilStart), fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &keeper{f.(effector)} })}, "still holds its lock"},
-	} {
+	}, batchBugs()...) {
 		t.Run(b.name, func(t *testing.T) {
 			for seed := 1; seed <= 1000; seed++ {
-				plan := plans.Example(seed)
+				plan := unbatched.Example(seed)
 				plan.Limits = nil // those that limits find set their own
 				if b.bug.plan != nil {
 					b.bug.plan(&plan)

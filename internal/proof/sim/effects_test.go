@@ -21,7 +21,11 @@ type pushing struct {
 	by       *owner
 	item     int // -1: of no item
 	children []*state
-	well     bool // it has ended well
+	well     bool   // it has ended well
+	how      string // and is "done" or "dropped"
+
+	grown []*state // of children: those that enter the batch of the job
+	made  *batch   // with others of them
 }
 
 // Numbers of jobs that are pushed by others.
@@ -67,6 +71,9 @@ func (b *book) pushes(o *owner, s *state, item int) *pushing {
 			n = 1
 		}
 	}
+	if item < 0 {
+		b.ownBatches(p, number)
+	}
 	for i := range n {
 		c := b.add(number+i, &Job{Queue: b.w.plan.queueOf(s.plan, i), Lasts: time.Duration(i) * 50 * time.Millisecond})
 		c.parent, c.push = s, p
@@ -89,13 +96,16 @@ func (b *book) pushes(o *owner, s *state, item int) *pushing {
 func (p Plan) itemPushes(item int) bool { return (item+int(p.Order%3))%3 != 0 }
 
 // push pushes the children of a run, or of an item, with its ack.
-func (p *pushing) push(ctx context.Context) error {
+func (p *pushing) push(ctx context.Context, w *world) error {
 	for _, c := range p.children {
+		if slices.Contains(p.grown, c) || p.made != nil && slices.Contains(p.made.jobs, c) {
+			continue
+		}
 		if err := c.within(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	return p.pushBatches(ctx, w)
 }
 
 // effects judges what a command has brought into Redis that jobs have pushed, and the jobs that it has settled.
@@ -261,7 +271,7 @@ func (p *process) item(ctx context.Context, j *state, item int) error {
 	if !w.wait(p.owner, p.gone, nil, fmt.Sprintf("item %d of %s", item, j.name), time.Time{}, func() { push = w.book.pushes(p.owner, j, item) }) {
 		return errGone
 	}
-	if err := push.push(ctx); err != nil {
+	if err := push.push(ctx, w); err != nil {
 		return p.notKept(ctx, err)
 	}
 	fails := false

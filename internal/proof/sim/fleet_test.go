@@ -161,7 +161,7 @@ func (p *process) handle(ctx context.Context, jid string) error {
 	}) {
 		return errGone
 	}
-	if err := push.push(ctx); err != nil {
+	if err := push.push(ctx, w); err != nil {
 		return p.notKept(ctx, err)
 	}
 	p.rest(ctx, j)
@@ -178,19 +178,16 @@ func (p *process) stopOf(ctx context.Context, j *state) <-chan struct{} {
 
 // end is the end of a run.
 func (p *process) end(ctx context.Context, j *state, lasts time.Duration, push *pushing) error {
-	w, fails := p.w, false
+	w, err := p.w, error(nil)
 	if !w.wait(p.owner, p.gone, p.stopOf(ctx, j), "ends "+j.name, time.Now().Add(lasts), func() {
 		if !p.swallow(j, KillsAtEnd) {
-			fails = w.book.ends(p.owner, j)
-			push.well = !fails
+			err = w.book.ends(p.owner, j)
+			push.well = err == nil
 		}
 	}) {
 		return context.Cause(ctx)
 	}
-	if fails {
-		return errFails
-	}
-	return nil
+	return err
 }
 
 // swallow ends the process if this is the time at which the job does that.
@@ -264,7 +261,13 @@ func (w *world) push() {
 	w.client = &owner{name: "client", steps: new(steps)}
 	rdb := w.newClient(w.client)
 	c := client.New(rdb)
+	w.pushing = 1
+	if len(w.plan.Batches) > 0 {
+		w.pushing = 2
+		w.pushBatches()
+	}
 	go func() {
+		defer w.clientEnds()
 		for i, j := range w.plan.Jobs {
 			time.Sleep(j.After + time.Millisecond) // a world is in a bubble
 			if w.client.gone(w) {
@@ -282,11 +285,15 @@ func (w *world) push() {
 			w.book.pushedAs(s, err)
 		}
 		_ = rdb.Close()
-		w.mu.Lock()
-		w.pushed = true
-		w.note()
-		w.mu.Unlock()
 	}()
+}
+
+// clientEnds notes that a goroutine of the client has ended.
+func (w *world) clientEnds() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pushing--
+	w.note()
 }
 
 // gone reports whether the world is being wound up.

@@ -91,7 +91,7 @@ func (w *world) dispatch(c *conn, words []string) []byte {
 func (w *world) exchange(c *conn) {
 	step := stepOf(c.cmds[0].words)
 	f := w.fault(c.owner, jobSteps[step] || c.owner == w.client, waySteps[step] && !strings.HasPrefix(c.cmds[0].key, "lpush troupe:"),
-		step == "settle" && slices.Contains(c.cmds[0].words, "push"))
+		step == "settle" && slices.ContainsFunc(c.cmds[0].words, func(word string) bool { return word == "push" || word == "join" || word == "count" }))
 	if f == nil || c.gone && f.ofCommand() {
 		w.carryOut(c, true)
 		return

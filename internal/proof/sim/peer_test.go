@@ -74,7 +74,7 @@ func (p *peer) pop(key string) {
 func (p *peer) end() {
 	s := p.job
 	p.job, s.hand, p.idle = nil, "", time.Now()
-	if p.w.book.failed(p.conn.owner, s) || p.w.book.ends(p.conn.owner, s) {
+	if p.w.book.failed(p.conn.owner, s) || p.w.book.ends(p.conn.owner, s) != nil {
 		payload, err := troupe.ParsePayload([]byte(p.raw))
 		if err != nil {
 			panic(err)

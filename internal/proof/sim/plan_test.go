@@ -26,6 +26,8 @@ type Plan struct {
 	Troubles []Trouble
 	Children Unique // what jobs push with their acks, in part
 	Limits   []Limit
+	Batches  []Batch
+	Revives  bool // dead jobs of batches are retried
 
 	NoClient bool // Redis knows no CLIENT ID: waits are not ended by their clients
 }
@@ -50,6 +52,11 @@ type Job struct {
 	Pushes int // so many jobs, with its ack
 	Links  int // jobs behind it in its chain
 	Items  int // it is iterable, and has so many
+
+	Dies  bool   // each run kills it, until it is retried out of the dead set
+	Drops bool   // it is discarded
+	Grows int    // jobs that it adds to its batch, with its ack
+	Makes *Batch // likewise, in its batch
 
 	Unique Unique
 }
@@ -157,12 +164,23 @@ func span(t *rapid.T, what string, ranges ...[2]int) time.Duration {
 // plans draws a plan. Zeros are the simplest, so that a failing plan shrinks
 // towards few processes, few jobs and few faults.
 var plans = rapid.Custom(func(t *rapid.T) Plan {
+	p := drawUnbatched(t)
+	if !p.Cluster && !p.poisoned() && draw(t, "batched", 0, 3) == 3 {
+		drawBatches(t, &p)
+	}
+	return p
+})
+
+// unbatched draws the plan without batches.
+var unbatched = rapid.Custom(drawUnbatched)
+
+func drawUnbatched(t *rapid.T) Plan {
 	p := drawPlan(t)
 	if len(p.Limits) > 0 && draw(t, "breakers", 0, 1) == 1 {
 		drawBreakers(t, &p)
 	}
 	return p
-})
+}
 
 // unbroken draws the plan without breakers.
 var unbroken = rapid.Custom(drawPlan)
@@ -312,6 +330,11 @@ func drawFault(t *rapid.T, places int) Fault {
 	return f
 }
 
+func (j *Job) String() string {
+	return fmt.Sprintf("queue %s, after %s, in %s, lasts %s, fails %d, rests %s, unresponsive %t, kills %d, pushes %d, links %d, items %d, unique %v, dies %t, drops %t, grows %d",
+		j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Rests, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items, j.Unique, j.Dies, j.Drops, j.Grows)
+}
+
 // String is the plan for people.
 func (p Plan) String() string {
 	var b strings.Builder
@@ -319,8 +342,11 @@ func (p Plan) String() string {
 	for i, f := range p.Fleet {
 		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
 	}
-	for i, j := range p.Jobs {
-		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, rests %s, unresponsive %t, kills %d, pushes %d, links %d, items %d, unique %v\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Rests, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items, j.Unique)
+	for i := range p.Jobs {
+		fmt.Fprintf(&b, "  job j%d: %s\n", i+1, &p.Jobs[i])
+	}
+	for i := range p.Batches {
+		b.WriteString(p.Batches[i].text("  "))
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t, of ways: %t, of pushes: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.OfWays, f.OfPushes, f.Place+1, f.Back)

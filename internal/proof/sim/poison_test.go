@@ -57,5 +57,5 @@ func (s *state) jid() string { return fmt.Sprintf("%024x", s.number) }
 
 // rests reports whether a job is in the dead set, and is where it belongs.
 func (s *state) rests(places []string) bool {
-	return s.dead && len(places) > 0 && !slices.ContainsFunc(places, func(place string) bool { return place != keys.Dead })
+	return (s.dead || s.plan.Dies) && len(places) > 0 && !slices.ContainsFunc(places, func(place string) bool { return place != keys.Dead })
 }

@@ -145,7 +145,7 @@ func TestSeedsThatWereMisjudged(t *testing.T) {
 		isWell(s, unbroken.Example(s))
 	}
 	for _, s := range []int{670, 2517, 7085, 9363} {
-		isWell(s, plans.Example(s))
+		isWell(s, unbatched.Example(s))
 	}
 }
 
@@ -172,7 +172,7 @@ func inParts(t *testing.T) {
 }
 
 func seedsInAnotherProcess(t *testing.T, first, n int, more ...string) *exec.Cmd {
-	args := append([]string{"-test.run=^TestSeeds$", "-test.v", "-sim.part", "-sim.seed=" + strconv.Itoa(first), "-sim.seeds=" + strconv.Itoa(n)}, more...)
+	args := append([]string{"-test.run=^TestSeeds$", "-test.v", "-sim.part", "-sim.seed=" + strconv.Itoa(first), "-sim.seeds=" + strconv.Itoa(n), "-sim.shrink=" + strconv.FormatBool(*smaller)}, more...)
 	return exec.CommandContext(t.Context(), os.Args[0], args...)
 }
 

@@ -69,7 +69,7 @@ const spoilt = "no list, set or hash"
 const outOfMemory = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 // needs are the commands that Redis refuses when it is out of memory.
-const needs = "RPUSH LPUSH RPUSHX LPUSHX LSET LINSERT LMOVE BLMOVE RPOPLPUSH SADD ZADD ZINCRBY HSET HSETNX HMSET HINCRBY HINCRBYFLOAT SET SETEX PSETEX SETNX INCR INCRBY APPEND"
+const needs = "RPUSH LPUSH RPUSHX LPUSHX LSET LINSERT LMOVE BLMOVE RPOPLPUSH SADD ZADD ZINCRBY HSET HSETNX HMSET HINCRBY HINCRBYFLOAT SET SETEX PSETEX SETNX SETBIT INCR INCRBY APPEND"
 
 func isNeedy(words []string) bool {
 	return slices.Contains(strings.Fields(needs), strings.ToUpper(words[0]))

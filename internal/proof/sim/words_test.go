@@ -114,7 +114,7 @@ var reads = map[string]bool{
 var jobSteps = map[string]bool{
 	"take": true, "settle": true, "begin": true, "restore": true, "open": true, "blmove": true, "leave": true, "lrange": true, "admit": true, "letin": true,
 	"fence": true, "putback": true, "reroute": true, "finish": true, "sched-move": true, "sched-unread": true,
-	"put": true, "moving-claim": true, "lpush": true, "moving-finish": true,
+	"put": true, "moving-claim": true, "lpush": true, "moving-finish": true, "joinbatch": true, "countbatch": true,
 }
 
 // waySteps are those of moves between the slots of a cluster.

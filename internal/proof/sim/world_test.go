@@ -45,14 +45,14 @@ type world struct {
 	saved []*snapshot
 	fell  time.Time // when Redis fell back
 
-	places []*place
-	all    []*process
-	peers  []*peer
-	client *owner
-	pushed bool // the client has ended
-	alarms []alarm
-	book   book
-	ending bool // the fleet is being stopped in good order
+	places  []*place
+	all     []*process
+	peers   []*peer
+	client  *owner
+	pushing int // goroutines of the client
+	alarms  []alarm
+	book    book
+	ending  bool // the fleet is being stopped in good order
 
 	steps int
 	seen  map[string]int // what has happened, for the table of a long run
@@ -385,7 +385,14 @@ func (w *world) allNoticed() bool {
 // quiescent reports whether all that the plan has is over and every job is done.
 func (w *world) quiescent() bool {
 	w.mu.Lock()
-	pushing := !w.pushed || slices.ContainsFunc(w.conns, func(c *conn) bool { return c.owner == w.client && len(c.cmds) > 0 })
+	pushing := w.pushing > 0
 	w.mu.Unlock()
-	return !pushing && len(w.alarms) == 0 && w.allNoticed() && w.book.finished() && w.book.orphans() == 0
+	return !pushing && !w.clientSends() && len(w.alarms) == 0 && w.allNoticed() && w.book.finished() && w.book.orphans() == 0
+}
+
+// clientSends reports whether a command of the client is on its way.
+func (w *world) clientSends() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.conns, func(c *conn) bool { return c.owner == w.client && len(c.cmds) > 0 })
 }

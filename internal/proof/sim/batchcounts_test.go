@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// What is counted in a batch, and which callbacks are due then.
+
+// learnOf changes the account by what a command has done.
+func (b *book) learnOf(o *owner, words []string, before map[string][]string) {
+	l, step := &b.batches, stepOf(words)
+	var touched []*batch
+	if step == "joinbatch" || step == "settle" {
+		touched = b.joined(words)
+	}
+	b.dropped(o, step, before)
+	if step == "settle" {
+		for _, s := range b.allJobs() {
+			b.learnJob(o, s, before)
+		}
+	}
+	if step == "countbatch" {
+		for i := 3 + 1; i+2 < len(words); {
+			n, _ := strconv.Atoi(words[i+2])
+			if k := l.of(words[i]); k != nil && !k.success {
+				now, _, _, _ := b.redisCounts(k)
+				switch words[i+1] {
+				case "close":
+					if !now.closed {
+						break // it was refused
+					}
+					k.closed = true
+					b.count(k, nil, "")
+				case "cancel":
+					if now.cancelled.IsZero() {
+						break
+					}
+					b.cancel(k)
+				default:
+					b.w.fail("%s of %s is counted by %s", words[i+3:i+3+n], k.name, step)
+				}
+			}
+			i += 3 + n
+		}
+	}
+	for _, k := range touched {
+		b.count(k, nil, "")
+	}
+}
+
+// joined notes which jobs and batches have entered, and returns the batches that were ended.
+func (b *book) joined(words []string) (touched []*batch) {
+	l := &b.batches
+	for _, k := range l.all {
+		if now, _, _, there := b.redisCounts(k); there && !k.there {
+			k.there, k.counts = true, counts{ran: map[int]bool{}, done: map[int]bool{}, cancelled: now.cancelled}
+		}
+	}
+	for _, s := range b.allJobs() {
+		k := l.of(s.in.ID)
+		if k == nil || s.joined || s.callbackOf != nil || s.parent != nil && s.push == nil {
+			continue // a callback enters with its mark, a link of a chain has the place of the first
+		}
+		s.joined = true
+		k.total++
+		b.w.seen["job in a batch"]++
+	}
+	for _, k := range l.all {
+		now, _, _, there := b.redisCounts(k)
+		if !there {
+			continue
+		}
+		ended := shutBy(words, k.id)
+		if now.up != "" && k.up == "" && ended {
+			if k.maker == nil || now.up != k.maker.id {
+				b.w.fail("%s is in %s", k.name, now.up)
+			}
+			up := l.of(now.up)
+			k.up, k.at = now.up, up.total
+			up.total++
+			b.w.seen["batch in a batch"]++
+			if k.fired[2] {
+				b.count(up, nil, "died")
+			}
+			if !up.cancelled.IsZero() {
+				b.cancel(k)
+			}
+		}
+		if ended {
+			touched = append(touched, k)
+			if now.closed && !k.closed && !(k.plan.Open && !k.closing) {
+				k.closed = true
+			}
+		}
+	}
+	return touched
+}
+
+// shutBy reports whether a command is the last of those that push into a batch.
+func shutBy(words []string, id string) bool {
+	if script(words) == "joinbatch" {
+		return len(words) > 9 && words[8] != "" && words[9] == id
+	}
+	for i := 0; i+2 < len(words); i++ {
+		if words[i] == "shut" && words[i+1] == "3" && words[i+2] == id {
+			return true
+		}
+	}
+	return false
+}
+
+// dropped judges jobs that have ended without a run: their batches were cancelled.
+func (b *book) dropped(o *owner, step string, before map[string][]string) {
+	for _, s := range b.allJobs() {
+		if step != "settle" || !b.acked(o, s, before) {
+			continue
+		}
+		if k := b.batches.of(s.in.ID); k != nil && !k.cancelled.IsZero() && s.howIn(o) == "" && s.done == 0 {
+			s.done++
+			delete(s.running, o.name)
+			b.w.seen["job called off"]++
+		}
+	}
+}
+
+// acked reports whether a job has left a process, to nowhere.
+func (b *book) acked(o *owner, s *state, before map[string][]string) bool {
+	old, now := before[s.name], b.where[s.name]
+	return b.claims(o, old) > b.claims(o, now) && len(minus(now, old)) == 0
+}
+
+// howIn is how the last run of a job in a process has ended: "" if it has not.
+func (s *state) howIn(o *owner) string {
+	if p := s.last[o.name]; p != nil {
+		return p.how
+	}
+	return ""
+}
+
+// learnJob counts a job that was moved.
+func (b *book) learnJob(o *owner, s *state, before map[string][]string) {
+	old, now := before[s.name], b.where[s.name]
+	k := b.batches.of(s.in.ID)
+	if k == nil || b.claims(o, old) <= b.claims(o, now) {
+		return
+	}
+	came, index := minus(now, old), []int{int(s.in.Index)}
+	switch how := s.howIn(o); {
+	case slices.Contains(came, keys.Retry):
+		if s.next == nil {
+			b.count(k, index, "ran")
+		}
+	case slices.Contains(came, keys.Dead):
+		s.dead = true
+		b.w.seen["job of a batch died"]++
+		b.count(k, index, "died")
+	case len(came) > 0:
+	case how == "dropped":
+		b.w.seen["job of a batch dropped"]++
+		b.count(k, index, "died")
+	case s.next == nil || how == "":
+		b.count(k, index, "done")
+	}
+}
+
+// count counts jobs in the account, and fires what is due.
+func (b *book) count(k *batch, indexes []int, event string) {
+	if k == nil || k.success {
+		return
+	}
+	for _, i := range indexes {
+		k.ran[i] = true
+		if event == "done" {
+			k.done[i] = true
+		}
+	}
+	if !k.cancelled.IsZero() {
+		return
+	}
+	up := b.batches.of(k.up)
+	news, placed := [3]bool{}, false
+	fire := func(i int) {
+		news[i], placed = b.fire(k, i, up)
+	}
+	if event == "died" && !k.fired[2] {
+		fire(2)
+	}
+	if k.closed && len(k.ran) == k.total && !k.fired[0] {
+		fire(0)
+	}
+	if k.closed && len(k.done) == k.total && k.fired[0] {
+		fire(1)
+	}
+	if up == nil {
+		return
+	}
+	how, at := "", []int(nil)
+	if news[0] || news[1] {
+		how, at = "ran", []int{k.at}
+	}
+	if news[1] && !placed {
+		how = "done"
+	}
+	if news[0] || news[1] {
+		b.count(up, at, how)
+	}
+	if news[2] {
+		b.count(up, nil, "died")
+	}
+}
+
+// fire has a callback be due. Not if its queue is of a wrong type; placed: it has the place of the batch in its parent.
+func (b *book) fire(k *batch, i int, up *batch) (fired, placed bool) {
+	if s := k.on[i]; s != nil {
+		now, _, _, _ := b.redisCounts(k)
+		if b.w.redis.Type(keys.Queue(s.plan.Queue)) == "string" || k.refused[i] && !now.fired[i] {
+			k.refused[i] = true
+			b.w.seen["callback refused"]++
+			return false, false
+		}
+		b.batches.due[s] = true
+		if up != nil && !up.success && i == 1 {
+			placed = true
+		} else if up != nil && !up.success {
+			up.total++
+		}
+		b.w.seen["callback of "+events[i]]++
+	}
+	k.fired[i], k.refused[i] = true, false
+	k.success = k.fired[1]
+	return true, placed
+}
+
+// cancel notes that a batch is cancelled.
+func (b *book) cancel(k *batch) {
+	k.cancelled, k.closed = time.Now(), true
+	b.w.seen["batch cancelled"]++
+	b.count(k, nil, "")
+	if up := b.batches.of(k.up); up != nil {
+		b.count(up, []int{k.at}, "done")
+	}
+}
