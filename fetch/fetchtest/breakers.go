@@ -235,6 +235,26 @@ func olderElsewhere(r *rig) {
 	r.close(f)
 }
 
+// olderFirst: room that comes to two rules at a time is for the oldest job of both, whichever rule holds it.
+func olderFirst(r *rig) {
+	r.limit("one", "1")
+	r.limit("two", "1")
+	names := r.push("a", 4)
+	f := r.fetcher(fetch.Strict{"a"})
+	u := r.take(f, 4)
+	first, _ := r.asks(f, u[:1], "one", "two")
+	r.asks(f, u[1:2], "two", "one")
+	r.asks(f, u[2:3], "one", "two")
+	r.asks(f, u[3:], "one")
+	equal(r.t, "held by one", r.held("one"), names[2:])
+	equal(r.t, "held by two", r.held("two"), names[1:2])
+	r.settle(f, r.leaving(first[0]))
+	equal(r.t, "let in", r.queued("a"), names[1:2])
+	equal(r.t, "held by one", r.held("one"), names[2:])
+	equal(r.t, "has a slot of one", r.slots("one"), names[1:2])
+	r.close(f)
+}
+
 // askedRest: a job has its rule rest, and an operator ends that. A limit without a breaker does not rest.
 func askedRest(r *rig) {
 	r.limit("api", "5 1 breaker 0 100")

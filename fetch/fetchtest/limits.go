@@ -35,6 +35,7 @@ func Limits(t *testing.T, h Harness) {
 		"let in before it rests": brokenBefore,
 		"ahead of a breaker":     aheadOfBreaker,
 		"older ones elsewhere":   olderElsewhere,
+		"older ones first":       olderFirst,
 		"a rest that is asked":   askedRest,
 		"a probe that dies":      deadProbe,
 	} {

@@ -194,7 +194,8 @@ local function back(r, member, what, bytes)
 end
 
 -- letIn lets up to most jobs in that a rule holds, the oldest first, each with slots of all its rules for a minute. One that
--- another rule refuses, or holds an older one for, is held by that one; what its queue refuses goes behind the others. With force there is room for all.
+-- another rule refuses is held by that one; older ones of that, which now has room, come first. What its queue refuses goes
+-- behind the others. With force there is room for all.
 local function letIn(r, most, force)
   local count = 0
   r.holds = r.holds or pcall('EXISTS', r.held) == 1
@@ -218,6 +219,9 @@ local function letIn(r, most, force)
       if #all == 0 then
         pcall('ZADD', r.held, stamp(now()), some[i])
       elseif full then
+        local n = room(full) > 0 and letIn(full, 1) or 0 -- older ones of that
+        count = count + n
+        if n > 0 then break end
         if not hold(full, some[i + 1], some[i]) then pcall('ZREM', r.held, some[i]) end
         due(full)
       else

@@ -121,8 +121,8 @@ func (b *book) effects(o *owner, script string, before map[string][]string) {
 		case n == 0:
 		case len(minus(old, now)) == 0:
 			b.enters(o, script, s, n, before)
-		case script == "settle" && !b.w.fell.IsZero() && b.claims(o, before[parent]) > b.claims(o, b.where[parent]):
-			// a copy of it is settled as its parent, which Redis has had twice, pushes it again
+		case script == "settle" && (!b.w.fell.IsZero() || s.parent.copies > 0) && b.claims(o, before[parent]) > b.claims(o, b.where[parent]):
+			// a copy of it is settled, or let in, as its parent, which Redis has had twice, pushes it again
 			s.copies, s.hits, s.at = s.copies+n, s.hits+n, b.commands
 		}
 	}
