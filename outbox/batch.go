@@ -157,10 +157,15 @@ func (r *Relay) finish(ctx context.Context, b *batch, faults []error) (bad int, 
 	return bad, tx.Commit()
 }
 
-// sweep removes rows that were pushed longer ago than they are kept, twice as many as a batch has. It tells whether there may be more.
+// sweep removes rows that were pushed longer ago than they are kept, and old notes of Once, of each twice as many as a batch has
+// rows. It tells whether there may be more.
 func (r *Relay) sweep(ctx context.Context, tx Tx) (more bool, err error) {
-	n, err := r.exec(ctx, tx, "DELETE FROM troupe_outbox WHERE SOME[done < NOW - ? ORDER BY done LIMIT ?]", r.cfg.Keep.Seconds(), 2*batchRows)
-	return n == 2*batchRows, err
+	n, err := r.exec(ctx, tx, "DELETE FROM troupe_outbox WHERE ROWS[done < NOW - ? ORDER BY done LIMIT ?]", r.cfg.Keep.Seconds(), 2*batchRows)
+	if err != nil {
+		return false, err
+	}
+	notes, err := r.exec(ctx, tx, "DELETE FROM troupe_inbox WHERE NOTES[at < NOW - ? ORDER BY at LIMIT ?]", r.cfg.Inbox.Seconds(), 2*batchRows)
+	return max(n, notes) == 2*batchRows, err
 }
 
 // Replay has the rows pushed again that were pushed at since or later and are kept still, for a Redis that has lost its data, and returns how
@@ -172,7 +177,6 @@ func Replay(ctx context.Context, db *sql.DB, d Dialect, since time.Time) (n int6
 	if err := checkVersion(ctx, db); err != nil {
 		return 0, err
 	}
-	r := &Relay{cfg: RelayConfig{Dialect: d}}
-	n, err = r.exec(ctx, db, "UPDATE troupe_outbox SET batch = NULL, done = NULL WHERE done >= ?", float64(since.UnixMicro())/1e6)
+	n, err = d.exec(ctx, db, "UPDATE troupe_outbox SET batch = NULL, done = NULL WHERE done >= ?", float64(since.UnixMicro())/1e6)
 	return n, wrap(err)
 }

@@ -27,13 +27,13 @@ func ExampleOutbox_Push() {
 	defer func() { _ = rdb.Close() }()
 	box := outbox.New(client.New(rdb), outbox.Postgres)
 	ctx := context.Background()
-	tx := outbox.ExecFunc(func(_ context.Context, query string, args ...any) error {
+	tx := outbox.ExecFunc(func(_ context.Context, query string, args ...any) (int64, error) {
 		fmt.Println(query)
 		for i := 0; i < len(args); i += 3 {
 			p, _ := troupe.ParsePayload([]byte(args[i+2].(string)))
 			fmt.Println(args[i], args[i+1], p.Class(), string(p.Args()))
 		}
-		return nil
+		return 1, nil
 	})
 	jid, err := box.Push(ctx, tx, Welcome{UserID: 1}, client.JID("0d6ec0d6a7e2450f8a158dc8"))
 	fmt.Println(jid, err)
@@ -56,9 +56,9 @@ func ExampleOutbox_Push() {
 
 // A Tx of a driver of one's own.
 func ExampleExecFunc() {
-	var tx outbox.Tx = outbox.ExecFunc(func(_ context.Context, query string, args ...any) error {
+	var tx outbox.Tx = outbox.ExecFunc(func(_ context.Context, query string, args ...any) (int64, error) {
 		fmt.Println(query, args)
-		return nil
+		return 0, nil
 	})
 	_, err := tx.ExecContext(context.Background(), "SELECT $1", 1)
 	fmt.Println(err)
@@ -73,8 +73,34 @@ func ExampleSchema() {
 	_, err = outbox.Schema("oracle")
 	fmt.Println(err)
 	// Output:
-	// 3 <nil>
+	// 4 <nil>
 	// outbox: dialect is "oracle", expected one of ["mysql" "postgres" "sqlite"]
+}
+
+// A run after a crash finds the note of the one that has crashed, and has nothing left to do.
+func ExampleOnce() {
+	var db *sql.DB
+	invoice := func(ctx context.Context, job *troupe.Job[Welcome]) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		first, err := outbox.Once(ctx, tx, outbox.Postgres, "invoice")
+		if err != nil || !first {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO invoices (user_id) VALUES ($1)", job.Args.UserID); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	var jobs troupe.Registry
+	troupe.Handle(&jobs, invoice)
+
+	_, err := outbox.Once(context.Background(), db, outbox.Postgres, "invoice")
+	fmt.Println(err)
+	// Output: outbox: token "invoice": the context belongs to no job, expected that of a handler
 }
 
 // A relay runs in a goroutine until its context ends.

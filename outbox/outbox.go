@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -18,17 +19,18 @@ type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ExecFunc makes a Tx of a function, for a driver with a transaction of its own. For pgx:
+// ExecFunc makes a Tx of a function that returns how many rows it has changed, for a driver with a transaction of its own. For pgx:
 //
-//	within := outbox.ExecFunc(func(ctx context.Context, query string, args ...any) error {
-//		_, err := tx.Exec(ctx, query, args...)
-//		return err
+//	within := outbox.ExecFunc(func(ctx context.Context, query string, args ...any) (int64, error) {
+//		tag, err := tx.Exec(ctx, query, args...)
+//		return tag.RowsAffected(), err
 //	})
-type ExecFunc func(ctx context.Context, query string, args ...any) error
+type ExecFunc func(ctx context.Context, query string, args ...any) (rows int64, err error)
 
-// ExecContext calls f. There is no sql.Result.
+// ExecContext calls f.
 func (f ExecFunc) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return nil, f(ctx, query, args...)
+	n, err := f(ctx, query, args...)
+	return driver.RowsAffected(n), err
 }
 
 // Outbox writes jobs into the table. It is safe for concurrent use.

@@ -23,6 +23,9 @@ type RelayConfig struct {
 	Lease time.Duration
 	// Keep is how long rows stay in the table when they have been pushed, for Replay. 0 deletes them at once.
 	Keep time.Duration
+	// Inbox is how long the notes of the function Once stay. It is to be longer than a job may wait for its next run. 0 is 30 weeks: 25 retries, and
+	// then 180 days in the dead set.
+	Inbox time.Duration
 	// OnError is called with each fault of the database or of Redis, which the relay waits out. nil calls nothing.
 	OnError func(error)
 }
@@ -92,7 +95,7 @@ func NewRelay(db *sql.DB, c *client.Client, cfg RelayConfig) (*Relay, error) {
 		name string
 		of   *time.Duration
 		zero time.Duration
-	}{{"Poll", &cfg.Poll, 50 * time.Millisecond}, {"Lease", &cfg.Lease, 10 * time.Second}, {"Keep", &cfg.Keep, 0}} {
+	}{{"Poll", &cfg.Poll, 50 * time.Millisecond}, {"Lease", &cfg.Lease, 10 * time.Second}, {"Keep", &cfg.Keep, 0}, {"Inbox", &cfg.Inbox, 30 * 7 * 24 * time.Hour}} {
 		if *d.of < 0 {
 			return nil, fmt.Errorf("outbox: %s is %s, expected a time above 0, or 0 for %s", d.name, *d.of, d.zero)
 		}
@@ -267,11 +270,7 @@ func (r *Relay) leave(ctx context.Context) {
 }
 
 func (r *Relay) exec(ctx context.Context, tx Tx, query string, args ...any) (int64, error) {
-	result, err := tx.ExecContext(ctx, r.cfg.Dialect.bind(query), args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	return r.cfg.Dialect.exec(ctx, tx, query, args...)
 }
 
 // idle tells whether this relay works, knows so for a while, and no row waits. It saves the database a write at each look.

@@ -36,6 +36,13 @@ CREATE TABLE IF NOT EXISTS troupe_outbox_state (
 	token varchar(64) NOT NULL,
 	last bigint NOT NULL
 )STORAGE;
+CREATE TABLE IF NOT EXISTS troupe_inbox (
+	token varchar(64) PRIMARY KEY,
+	jid LONG NOT NULL,
+	name LONG NOT NULL,
+	at double precision NOT NULL,
+	UNIQUE (at, token)
+)STORAGE;
 ADD INTO troupe_outbox_state (name, version, holder, until, token, last) VALUES ('main', 1, '', 0, '', 0)IF_NEW;
 `
 

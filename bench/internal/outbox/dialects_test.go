@@ -29,6 +29,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if spec := os.Getenv(workerEnv); spec != "" {
+		os.Exit(beWorker(spec))
+	}
 	os.Exit(run(m))
 }
 

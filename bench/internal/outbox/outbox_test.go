@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -9,11 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/outbox"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -71,25 +67,6 @@ func whatIsCommittedIsPushed(t *testing.T, b *box) {
 	}
 	if n, err := r.Once(t.Context()); n != 0 || err != nil || b.count(t, "troupe_outbox") != 0 {
 		t.Errorf("again: %d, %v; %d rows are left", n, err, b.count(t, "troupe_outbox"))
-	}
-}
-
-// A transaction of pgx, without database/sql.
-func TestATransactionOfPgx(t *testing.T) {
-	b := newBox(t, dialects[0])
-	conn, err := pgx.Connect(t.Context(), b.url)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	tx, err := conn.Begin(t.Context())
-	must(t, err)
-	_, err = b.Push(t.Context(), outbox.ExecFunc(func(ctx context.Context, query string, args ...any) error {
-		_, err := tx.Exec(ctx, query, args...)
-		return err
-	}), welcome{1}, client.In(time.Hour))
-	must(t, err)
-	must(t, tx.Commit(t.Context()))
-	if n := b.count(t, "troupe_outbox"); n != 1 {
-		t.Errorf("%d rows", n)
 	}
 }
 

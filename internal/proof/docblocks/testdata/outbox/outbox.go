@@ -12,7 +12,9 @@ var tx pgxTx
 type pgxTx struct{}
 
 // Exec carries out a statement.
-func (pgxTx) Exec(context.Context, string, ...any) (any, error) { return nil, nil }
+func (pgxTx) Exec(context.Context, string, ...any) (interface{ RowsAffected() int64 }, error) {
+	return nil, nil
+}
 
 // ExecContext does so, too.
 func (pgxTx) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, nil }
