@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -131,7 +132,7 @@ func (panics) Take(context.Context, int, []fetch.Unit) ([]fetch.Unit, error) {
 func (w *worker) registry() *troupe.Registry {
 	var r troupe.Registry
 	quick := troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Millisecond) }}
-	for class, perform := range map[string]func(context.Context, *troupe.Payload) error{
+	performs := map[string]func(context.Context, *troupe.Payload) error{
 		"Record": func(context.Context, *troupe.Payload) error { return nil },
 		// Nap sleeps args[0] seconds and gives up when it is told to.
 		"Nap": func(ctx context.Context, p *troupe.Payload) error {
@@ -213,9 +214,11 @@ func (w *worker) registry() *troupe.Registry {
 			}
 			return nil
 		},
-	} {
+	}
+	maps.Copy(performs, w.batchClasses())
+	for class, perform := range performs {
 		var options troupe.Options
-		if class == "Mixed" {
+		if class == "Mixed" || class == "Nest" || class == "Member" {
 			options = quick
 		}
 		troupe.HandleClass(&r, class, troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) (err error) {
