@@ -141,3 +141,21 @@ func ExampleReplay() {
 	log.Print(n, err)
 	// Output:
 }
+
+// What waits, and what can be no job.
+func ExampleReadStatus() {
+	db, err := sql.Open("pgx", "postgres://localhost/shop") // with the driver of the program
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	s, err := outbox.ReadStatus(context.Background(), db, outbox.Postgres)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	for _, row := range s.Last {
+		log.Print(s.Waiting, row.ID, row.Reason)
+	}
+	// Output:
+}

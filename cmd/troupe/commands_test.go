@@ -66,6 +66,7 @@ var apart = map[string]string{
 	"run": "the daemon", "demo": "a daemon of its own", "push": "its --args are those of the job", "check": "it looks at a file",
 	"version": "it looks at nothing", "await": "a client that waits, with the rights of one", "jobs": "it prints its help", "adopt": "it prints its help", "top": "a screen",
 	"web": "a server", "web user": "it makes a line of a file", "web token": "it makes a line of a file", "health": "it asks a daemon, not Redis",
+	"outbox": "it prints its help", "outbox status": "it asks a database", "outbox schema": "it asks a database", "outbox replay": "it asks a database",
 }
 
 // leaves are the commands that can be run, by their paths.

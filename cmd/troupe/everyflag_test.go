@@ -45,6 +45,10 @@ var flagged = map[string]string{
 	"dump --all": "dump --all", "quiet --all": "quiet --all", "stop --all": "stop --all",
 	"jobs retry --all": "jobs retry retry --all", "jobs delete --all": "jobs delete retry --all", "jobs kill --all": "jobs kill retry --all", "jobs release --all": "jobs release held --all", "jobs reschedule --all": "jobs reschedule retry --all --at 1h",
 	"jobs reschedule --at": "jobs reschedule scheduled s1 --at 2h", "jobs reschedule --in": "jobs reschedule scheduled s1 --in 90",
+	"outbox schema --dialect": "outbox schema --dialect postgres", "outbox schema --config": "outbox schema --dialect postgres -C FILE", "outbox schema --environment": "outbox schema --dialect postgres -e test",
+	// these need a database; the tests of the doors in the module bench have one
+	"outbox schema --apply": "", "outbox status --config": "", "outbox status --environment": "", "outbox status --json": "",
+	"outbox replay --config": "", "outbox replay --environment": "", "outbox replay --since": "",
 	"demo --timeout": "5s", "health --ops": "OPS", "push --args": "[1]", "push --in": "90",
 	"push --encrypt": "push NoOp --encrypt -C FILE", "run --web": "127.0.0.1:0", "top --json": "", // top says that it has none
 }
@@ -58,6 +62,7 @@ var starts = map[string]string{
 	"configure": "configure vm:9:0123456789ab --concurrency 3 --read-only",
 	"demo":      "demo --for 1s", "await": "await ended", "push": "push NoOp", "check": "check -C FILE", "version": "version", "top": "top --every 1s",
 	"web": "web --listen 127.0.0.1:0", "web user": "web user ann --role viewer", "web token": "web token ci --role viewer", "health": "health --ops OPS",
+	"outbox": "outbox", "outbox schema": "outbox schema --dialect postgres",
 }
 
 // begun are what the commands that do not end by themselves say when they have begun.

@@ -10,7 +10,7 @@ import (
 
 // commands are what troupe can do; a new one is added here.
 func commands() []*cobra.Command {
-	own := []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), healthCommand(), metricsCommand(), versionCommand()}
+	own := []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), outboxCommand(), healthCommand(), metricsCommand(), versionCommand()}
 	return append(own, operate.Commands(files{})...)
 }
 
