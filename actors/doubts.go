@@ -43,7 +43,7 @@ func doubts(configs ...Config) (all []doubt) {
 				classes = append(classes, fmt.Sprintf("%s (queue %s)", class, e.Options.Queue))
 			}
 		}
-		if len(c.Registry.Classes()) == 0 {
+		if len(c.Registry.Classes()) == 0 && len(c.Outboxes) == 0 { // one with outboxes may be for them alone
 			for _, k := range c.Capsules {
 				if k.Unknown == (Unknown{}) {
 					empty = append(empty, k.Name)

@@ -127,7 +127,7 @@ func (r *relaying) watch(l *supervised.Loop) {
 			r.d.env.Log.Warn().Str("actor", r.of.path()).Uint64("rows", s.Bad-before.Bad).Str("reason", s.Reason).
 				Msg("rows of the outbox can be no jobs: they are in troupe_outbox_bad")
 		}
-		if s.State != before.State && s.State != "" {
+		if s.State != "" && (s.State != before.State || !s.Since.Equal(before.Since)) {
 			r.changed(s)
 		}
 		before = s

@@ -115,7 +115,7 @@ func (r *Relay) read(ctx context.Context, tx *sql.Tx, b *batch) error {
 }
 
 // errLost is told when another relay has taken over.
-var errLost = &fault{Waits, errors.New("another relay has taken over")}
+var errLost = &fault{Waits, errors.New("outbox: another relay has taken over")}
 
 // finish removes a batch that is in Redis, or notes when it was pushed, and puts the rows aside that are no jobs.
 func (r *Relay) finish(ctx context.Context, b *batch, faults []error) (bad int, err error) {

@@ -134,6 +134,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		case err == nil && n > 0:
 			continue
 		case err != nil:
+			if why := r.check(ctx); why != nil {
+				err = why
+			}
 			r.note(ctx, err)
 			wait = max(wait, time.Second)
 		case r.Stats().State == Waits:
@@ -225,11 +228,14 @@ func (r *Relay) Once(ctx context.Context) (n int, err error) {
 	r.stats.Pushed += uint64(len(b.rows) - bad)
 	r.stats.Bad += uint64(bad)
 	r.mu.Unlock()
+	if bad > 0 {
+		r.counted = time.Time{} // that Stats has the reason
+	}
 	return len(b.rows), r.count(ctx)
 }
 
 func wrap(err error) error {
-	if err != nil {
+	if _, told := errors.AsType[*fault](err); err != nil && !told {
 		err = fmt.Errorf("outbox: %w", err)
 	}
 	return err
