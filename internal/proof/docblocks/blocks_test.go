@@ -40,6 +40,7 @@ var prelude = map[string][]string{
 	"docs/effects.md":     {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/effects.go"},
 	"docs/batches.md":     {"internal/proof/docblocks/testdata/batches/batches.go"},
 	"docs/outbox.md":      {"examples/quickstart/main.go"},
+	"docs/once.md":        {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/once/once.go"},
 	"outbox":              {"internal/proof/docblocks/testdata/outbox/outbox.go"},
 	"docs/unique.md":      {"examples/quickstart/main.go", "internal/proof/docblocks/testdata/readme.go", "internal/proof/docblocks/testdata/unique.go"},
 	"docs/results.md":     {"internal/proof/docblocks/testdata/results/results.go"},
