@@ -2,6 +2,7 @@ package testkit_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"testing"
@@ -19,7 +20,7 @@ import (
 func TestExamples(tt *testing.T) {
 	for name, example := range map[string]func(){
 		"Perform": ExamplePerform, "PerformClass": ExamplePerformClass, "Fake": ExampleFake, "Inline": ExampleInline, "RequireResult": ExampleRequireResult, "RequireBatch": ExampleRequireBatch, "RequireBatchState": ExampleRequireBatchState, "PerformMany": ExamplePerformMany, "Record": ExampleRecord, "Pushes": ExamplePushes,
-		"Start": ExampleStart, "Virtual": ExampleVirtual, "RequireRetried": ExampleRequireRetried, "Rests": ExampleRests, "Kit_Skip": ExampleKit_Skip,
+		"RequireOutboxed": ExampleRequireOutboxed, "Start": ExampleStart, "Virtual": ExampleVirtual, "RequireRetried": ExampleRequireRetried, "Rests": ExampleRests, "Kit_Skip": ExampleKit_Skip,
 		"Kit_Expect": ExampleKit_Expect, "Kit_Hold": ExampleKit_Hold, "Strict": ExampleStrict, "NewMemory": ExampleNewMemory, "NewServer": ExampleNewServer,
 	} {
 		tt.Run(name, func(tt *testing.T) {
@@ -143,6 +144,17 @@ func ExamplePushes() { //nolint:testableexamples // it takes a *testing.T
 		t.Error(n, err)
 	}
 	pushes.Clear()
+}
+
+// A transaction has written a row and a job.
+func ExampleRequireOutboxed() { //nolint:testableexamples // it takes a *testing.T
+	db, err := sql.Open("outboxed", "") // SQLite, say, with the tables of outbox.Migrate
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	job := testkit.RequireOutboxed(t, db, func(g Greeting) bool { return g.Name == "Ada" })
+	t.Log(job.Queue, job.At)
 }
 
 // Where a job is in Redis: to be retried, scheduled, dead.
