@@ -13,9 +13,11 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // answers are what calls of Await have returned, each as a text.
@@ -102,5 +104,42 @@ func TestAwaitGoesOn(t *testing.T) {
 			t.Errorf("of one that is deleted: %s", text)
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// A job runs on in a process that was fenced, whose result is refused; the waiter gets that of the run that counts.
+func TestAwaitOfAFencedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		way := chaos.NewProxy(t, mem.Options())
+		began, goOn := make(chan string, 2), map[string]chan struct{}{"fenced": make(chan struct{}), "lives": make(chan struct{})}
+		start := func(name string, rdb *redis.Client) *testkit.Kit {
+			var r troupe.Registry
+			troupe.HandleResult(&r, func(context.Context, *troupe.Job[Sum]) (string, error) {
+				began <- name
+				<-goOn[name] // whatever its context says
+				return name, nil
+			})
+			return testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Lease: 10 * time.Second})
+		}
+		cut := start("fenced", way.Client())
+		own := client.New(mem.Client)
+		jid := harness.Must(own.Push(ctx, Sum{2, 3}))(t)
+		got := make(answers, 1)
+		got.await(own, jid, time.Hour)
+		harness.Equal(t, "who runs it", <-began, "fenced")
+		way.Pause()
+		k := start("lives", mem.Client)
+		harness.Equal(t, "who runs it again", <-began, "lives")
+		cut.Expect(testkit.Events[event.Fenced]().Within(time.Minute), way.Resume)
+		close(goOn["fenced"])
+		cut.Await("the run that was fenced has ended", func() bool { return cut.Stats().Busy == 0 })
+		time.Sleep(time.Minute)
+		harness.Equal(t, "answers before the run that counts has ended", len(got), 0)
+		harness.Equal(t, "kept ends", mem.Client.Exists(ctx, "troupe:result:"+jid).Val(), 0)
+		close(goOn["lives"])
+		harness.Equal(t, "what the waiter got", <-got, `"lives"`)
+		k.Await("it is settled", k.Settled)
+		time.Sleep(time.Minute) // the connection of the waiters is closed
 	})
 }
