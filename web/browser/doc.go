@@ -25,4 +25,5 @@
 //	an unresponsive job shows its stack         TestUnresponsive
 //	a fence; a killed process and its rescuer   TestFence, TestKilled
 //	a ticked row: nothing is swapped            TestTickedRow
+//	a bar of progress, the card of a result     TestProgressAndResult
 package browser
