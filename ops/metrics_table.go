@@ -26,6 +26,13 @@ var (
 	limited = gauge("limited_jobs", "Jobs that run under the limit.", "limit")
 	holds   = counter("limit_holds_total", "Times that a job found no room under the limit, and was held.", "limit")
 
+	outboxUp      = gauge("outbox_relay", "What the relay of an outbox does in this process: 1 for its state.", "outbox", "state")
+	outboxRows    = gauge("outbox_rows", "Rows of an outbox that wait to be pushed, as the relay that leads has counted them.", "outbox")
+	outboxOldest  = gauge("outbox_oldest_seconds", "Age of the oldest of them.", "outbox")
+	outboxRefused = gauge("outbox_refused_rows", "Rows in troupe_outbox_bad: they can be no jobs.", "outbox")
+	outboxPushed  = counter("outbox_pushed_total", "Jobs that the relay of an outbox has pushed.", "outbox")
+	outboxBad     = counter("outbox_bad_total", "Rows that the relay has found to be no jobs.", "outbox")
+
 	processors   = gauge("processors", "Processors by what they do.", "capsule", "state")
 	waiting      = gauge("waiting_jobs", "Jobs in memory that do not run yet, or have ended and are not settled.", "capsule")
 	unresponsive = gauge("unresponsive_jobs", "Jobs that do not end although their context was cancelled.", "capsule")
@@ -49,7 +56,7 @@ var (
 
 // daemonMetrics are all of them.
 var daemonMetrics = []*metric{
-	jobRuns, jobTimes, jobWaits, jobMoves, progress, fetched, fetchTime, settleTime, ticks, ticksLost, ticksLate, limited, holds, processors, waiting, unresponsive, oldestRun,
+	jobRuns, jobTimes, jobWaits, jobMoves, progress, fetched, fetchTime, settleTime, ticks, ticksLost, ticksLate, limited, holds, outboxUp, outboxRows, outboxOldest, outboxRefused, outboxPushed, outboxBad, processors, waiting, unresponsive, oldestRun,
 	restarts, crashes, budget, redisUp, redisRTT, outage, fencings, rescued, unkept, logLines, logStuck, phase, buildInfo,
 }
 
@@ -82,6 +89,18 @@ func pointsOf(m actors.Metrics) (p points) {
 	for _, l := range m.Limits {
 		p.add(limited, float64(l.Running), orOther(l.Limit))
 		p.add(holds, float64(l.Held), orOther(l.Limit))
+	}
+	for _, o := range m.Outboxes {
+		for _, state := range []string{"leads", "waits", "no_database", "no_tables", "no_redis"} {
+			p.add(outboxUp, oneIf(o.State == state), o.Outbox, state)
+		}
+		if o.State != "waits" { // the one that leads has counted
+			p.add(outboxRows, float64(o.Waiting), o.Outbox)
+			p.add(outboxOldest, o.Oldest.Seconds(), o.Outbox)
+			p.add(outboxRefused, float64(o.Refused), o.Outbox)
+		}
+		p.add(outboxPushed, float64(o.Pushed), o.Outbox)
+		p.add(outboxBad, float64(o.Bad), o.Outbox)
 	}
 	for _, c := range m.Capsules {
 		p.observe(fetchTime, c.Fetch, c.Capsule)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -59,6 +60,15 @@ func series(text string) map[string]string {
 	return all
 }
 
+// leads is the relay of an outbox with three rows.
+type leads struct{}
+
+func (leads) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+
+func (leads) Stats() actors.RelayStats {
+	return actors.RelayStats{State: "leads", Pushed: 7, Bad: 2, Refused: 1, Waiting: 3, Oldest: time.Now().Add(-time.Hour)}
+}
+
 // world is a daemon whose jobs have ended in some ways.
 func world(t *testing.T) *testkit.Kit {
 	t.Helper()
@@ -76,7 +86,7 @@ func world(t *testing.T) *testkit.Kit {
 		troupe.HandleClass(&r, class, perform, o)
 	}
 	k := testkit.Start(t, actors.Config{Redis: testkit.Redis(t), Registry: &r, Concurrency: 3, Logger: zerolog.Nop(), Tag: "secret tag",
-		Periodic: []troupe.Periodic{{Name: "yearly", Cron: "@yearly", Class: "Done"}},
+		Periodic: []troupe.Periodic{{Name: "yearly", Cron: "@yearly", Class: "Done"}}, Outboxes: []actors.Outbox{{Relay: leads{}}},
 	})
 	for range 20 {
 		for _, class := range []string{"Done", "Fails", "Panics", "No::Such"} {
@@ -120,11 +130,17 @@ func TestScrapeOfADaemon(t *testing.T) {
 		`troupe_restart_budget_used_ratio{supervisor="launcher/default"}`:   "0",
 		`troupe_periodic_ticks_total{entry="yearly",outcome="missed"}`:      "0",
 		`troupe_periodic_missed_ticks_total{entry="_other"}`:                "0",
-		`troupe_redis_up`:                                     "1",
-		`troupe_redis_outage_seconds_total`:                   "0",
-		`troupe_phase{phase="running"}`:                       "1",
-		`troupe_phase{phase="quiet"}`:                         "0",
-		`troupe_build_info{version="` + actors.Version + `"}`: "1",
+		`troupe_outbox_relay{outbox="main",state="leads"}`:                  "1",
+		`troupe_outbox_relay{outbox="main",state="no_redis"}`:               "0",
+		`troupe_outbox_rows{outbox="main"}`:                                 "3",
+		`troupe_outbox_refused_rows{outbox="main"}`:                         "1",
+		`troupe_outbox_pushed_total{outbox="main"}`:                         "7",
+		`troupe_outbox_bad_total{outbox="main"}`:                            "2",
+		`troupe_redis_up`:                                                   "1",
+		`troupe_redis_outage_seconds_total`:                                 "0",
+		`troupe_phase{phase="running"}`:                                     "1",
+		`troupe_phase{phase="quiet"}`:                                       "0",
+		`troupe_build_info{version="` + actors.Version + `"}`:               "1",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %s", name, got[name], want)

@@ -3,6 +3,7 @@ package web
 import (
 	"time"
 
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/web/internal/draw"
 )
@@ -19,6 +20,7 @@ type overview struct {
 	More     int           `json:"more_queues"`
 	Fleet    fleet.Counts  `json:"fleet"`
 	Redis    redisFacts    `json:"redis"`
+	Outboxes []beat.Outbox `json:"outboxes,omitempty"`
 	New      bool          `json:"-"` // nothing was ever pushed
 }
 
@@ -41,7 +43,7 @@ type totals struct {
 const topQueues = 8
 
 func (r *request) overview(s *snapshot) (*page, error) {
-	o := overview{Problems: r.problems(s), Audited: s.Audited, Totals: totalsOf(s), Rates: ratesOf(s), Days: s.Past.days(), Waiting: s.Past.waiting(""), Queues: s.Queues, Fleet: fleet.CountAll(s.Processes), Redis: s.Redis}
+	o := overview{Problems: r.problems(s), Audited: s.Audited, Totals: totalsOf(s), Rates: ratesOf(s), Days: s.Past.days(), Waiting: s.Past.waiting(""), Queues: s.Queues, Fleet: fleet.CountAll(s.Processes), Redis: s.Redis, Outboxes: fleet.Outboxes(s.Processes)}
 	if len(o.Queues) > topQueues {
 		o.Queues, o.More = o.Queues[:topQueues], len(o.Queues)-topQueues
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // beat writes what a process tells.
@@ -34,6 +35,23 @@ func TestEmpty(t *testing.T) {
 	s := start(t)
 	contains(t, "the first page", s.get("/"), "Nothing was ever pushed here", "troupe push")
 	contains(t, "the queues", s.get("/queues"), "A queue is there as soon as a job is pushed")
+}
+
+// An outbox has a row on the first page, with who relays it; what is wrong with one is a problem.
+func TestOutboxesOnTheFirstPage(t *testing.T) {
+	if strings.Contains(start(t).get("/"), "Outboxes") {
+		t.Error("there are outboxes on the page of a fleet that has none")
+	}
+	s, now := start(t), time.Now()
+	s.beat("a:1:leads", now, &beat.Pulse{Phase: "running", Outboxes: map[string]tree.Relay{"shop": {State: tree.RelayLeads, Since: now, Pushed: 1234567, Waiting: 3, Refused: 2, Reason: "class is missing"}}}, `"mail"`)
+	s.beat("b:1:waits", now, &beat.Pulse{Phase: "running", Outboxes: map[string]tree.Relay{"shop": {State: tree.RelayWaits, Since: now}}}, `"mail"`)
+	s.beat("c:1:down", now, &beat.Pulse{Phase: "running", Outboxes: map[string]tree.Relay{"other": {State: tree.RelayNoDatabase, Since: now, Error: "connection refused, password=sesame"}}}, `"mail"`)
+	text := s.get("/")
+	contains(t, "the first page", text, "Outboxes", "a:1:leads", "and 1 ready to take over", "1,234,567", "class is missing", "no_database: connection refused",
+		"No process relays the outbox other: its database is away, or refuses (connection refused", "2 rows of the outbox shop can be no jobs")
+	if strings.Contains(text, "sesame") {
+		t.Error("a password is on the page")
+	}
 }
 
 // What is wrong is said in sentences, the worst first.

@@ -93,6 +93,7 @@ var checks = []struct {
 	{"locks", (*exam).locks},
 	{"limits", (*exam).limits},
 	{"batches", (*exam).batches},
+	{"outboxes", (*exam).outboxes},
 }
 
 // Examine makes an audit. Each check is for itself: what cannot be looked at, for want of a right

@@ -29,6 +29,11 @@ func found(t *testing.T, rdb *redis.Client) (list []string, r *Report) {
 	return list, r
 }
 
+// outboxOf is a process with the relay of an outbox.
+func outboxOf(now time.Time, relay string) [][]any {
+	return [][]any{{"ZADD", "troupe:pulses", now.Unix(), "p"}, {"SET", "troupe:pulse:p", fmt.Sprintf(`{"at":%d,"outboxes":{"main":{%s}}}`, now.Unix(), relay)}}
+}
+
 func TestExamine(t *testing.T) {
 	now := time.Now()
 	beat := func(id string, at time.Time, queues string, quiet bool) []any {
@@ -72,6 +77,10 @@ func TestExamine(t *testing.T) {
 		{"due just now", [][]any{{"ZADD", "schedule", now.Unix() - 10, `{"jid":"1"}`}}, ""},
 		{"silent", [][]any{{"SADD", "processes", "p"}, beat("p", now.Add(-40*time.Second), "", false)}, "warning dead processes"},
 		{"slow", [][]any{{"SADD", "processes", "p"}, append(beat("p", now, "", false), "rtt_us", 80000)}, "warning round trips"},
+		{"an outbox that nobody relays", outboxOf(now, `"state":"no_database","error":"refused"`), "danger outboxes"},
+		{"an outbox whose rows wait, or can be no jobs", outboxOf(now, `"state":"leads","waiting":2,"oldest":"2026-01-01T00:00:00Z","refused":1,"reason":"class"`), "danger outboxes, warning outboxes"},
+		{"an outbox that is well", outboxOf(now, `"state":"leads","waiting":2`), ""},
+		{"an outbox whose relay is elsewhere", outboxOf(now, `"state":"waits"`), ""},
 		{"nobody reads a log", [][]any{{"SADD", "processes", "p"}, beat("p", now, "", false), {"ZADD", "troupe:pulses", now.Unix(), "p"},
 			{"SET", "troupe:pulse:p", `{"log":"blocked","log_dropped":7}`}}, "warning logs"},
 		{"gone", [][]any{{"SADD", "processes", "p"}}, "note dead processes"},

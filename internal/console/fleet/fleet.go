@@ -140,6 +140,10 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 func (f *Fleet) hide(p *beat.Pulse) *beat.Pulse {
 	if p != nil {
 		p.Failure = f.Mask.Text(p.Failure)
+		for name, r := range p.Outboxes {
+			r.Error, r.Reason = f.Mask.Text(r.Error), f.Mask.Text(r.Reason)
+			p.Outboxes[name] = r
+		}
 	}
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/doctor"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
@@ -22,6 +23,15 @@ const (
 	storm     = 5           // restarts within a minute
 	mostAlike = 5           // problems of one kind that Worst leaves
 )
+
+// Outboxes are those that the relays of processes tell of.
+func Outboxes(processes []Process) []beat.Outbox {
+	pulses := map[string]*beat.Pulse{}
+	for i := range processes {
+		pulses[processes[i].Identity] = processes[i].Pulse
+	}
+	return beat.Outboxes(pulses)
+}
 
 // Problem is something that is wrong now: a sentence, what to do, and what it is about. Of the
 // names one is set, or none.
@@ -71,6 +81,10 @@ func Wrong(processes []Process, queues []Queue, overdue map[string]time.Duration
 	}
 	for i := range queues {
 		all.queue(&queues[i])
+	}
+	for _, f := range doctor.Outboxes(Outboxes(processes)) {
+		f.Text, f.Do = words.Sentence(f.Text), words.Sentence(f.Do)
+		all = append(all, Problem{Finding: f})
 	}
 	for _, set := range slices.Sorted(maps.Keys(overdue)) {
 		if late := overdue[set]; late > longWait {
@@ -162,7 +176,7 @@ func (all *problems) queue(q *Queue) {
 // Audited are the findings of an audit, as sentences, but for what Wrong tells as of now.
 func Audited(findings []doctor.Finding) (all []Problem) {
 	for _, f := range findings {
-		if !slices.Contains([]string{"listeners", "overdue", "dead processes"}, f.Code) {
+		if !slices.Contains([]string{"listeners", "overdue", "dead processes", "outboxes"}, f.Code) {
 			f.Text, f.Do = words.Sentence(f.Text), words.Sentence(f.Do)
 			all = append(all, Problem{Finding: f})
 		}
