@@ -1,4 +1,4 @@
-// Command hello is the smallest daemon: it pushes a job and runs it. Its Redis is inside the process.
+// Command hello is the smallest daemon: it pushes a job and runs it, with a Redis server in memory.
 package main
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/troupehq/troupe/client"
 )
 
-// Greet is a class of jobs: its fields are the arguments.
+// Greet is a class of jobs. Its fields are the arguments of a job.
 type Greet struct{ Name string }
 
-// Class is its name in Redis.
+// Class returns the name of the class in Redis.
 func (Greet) Class() string { return "Greet" }
 
 func main() {
-	server, err := miniredis.Run() // to try it; else the address of your Redis
+	server, err := miniredis.Run() // in a real program use your own Redis
 	if err != nil {
 		log.Fatal(err)
 	}
