@@ -45,7 +45,7 @@ var dialects = map[Dialect]speech{
 	)},
 	MySQL: {isolation: sql.LevelReadCommitted, words: strings.NewReplacer(
 		"NOW", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6",
-		"NUMBER_BATCH", "UPDATE ("+waiting+" FOR UPDATE SKIP LOCKED) AS waiting STRAIGHT_JOIN troupe_outbox ON troupe_outbox.id = waiting.id SET troupe_outbox.batch = ?",
+		"NUMBER_BATCH", "UPDATE ("+waiting+" FOR UPDATE SKIP LOCKED) AS waiting STRAIGHT_JOIN troupe_outbox FORCE INDEX (PRIMARY) ON troupe_outbox.id = waiting.id SET troupe_outbox.batch = ?",
 		"ROWS[", "", "NOTES[", "", "]", "",
 		"COUNTER", "bigint AUTO_INCREMENT PRIMARY KEY", "LONG", "longtext",
 		"INDEXES", ",\n\tKEY troupe_outbox_open (done, batch, id)", "PARTIAL", "", "STORAGE", " ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",

@@ -47,11 +47,13 @@ func (f *faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // Each committed job is pushed once, whatever relays die of and whenever: three work side by side and are given up in the middle
-// of a batch, connections of the database are killed, replies of Redis are lost.
+// of a batch, connections of the database are killed, replies of Redis are lost, and both servers are killed and started again.
 func TestEachCommittedJobIsPushedOnce(t *testing.T) { each(t, eachCommittedJobIsPushedOnce) }
 
 func eachCommittedJobIsPushedOnce(t *testing.T, b *box) {
 	var lossy faults
+	s := testkit.NewServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	b.rdb = s.Client
 	rdb := redis.NewClient(b.rdb.Options())
 	defer func() { _ = rdb.Close() }()
 	rdb.AddHook(&lossy)
@@ -67,6 +69,7 @@ func eachCommittedJobIsPushedOnce(t *testing.T, b *box) {
 				switch {
 				case err != nil: // it dies, and holds its lease
 					deaths.Add(1)
+					time.Sleep(5 * time.Millisecond) // it takes a moment to start
 					r = b.relay(t, rdb, 200*time.Millisecond)
 				case n == 0:
 					time.Sleep(2 * time.Millisecond) // between two looks
@@ -114,10 +117,17 @@ func eachCommittedJobIsPushedOnce(t *testing.T, b *box) {
 			}
 		})
 	}
+	testkit.Await(t, "some deaths", func() bool { return deaths.Load() > 10 })
+	s.Kill()
+	if b.restart != nil {
+		must(t, b.restart(t.Context()))
+	}
+	s.Restart()
 	writers.Wait()
+	before := deaths.Load() // some had no database
 	more := 0
-	testkit.Await(t, "80 deaths", func() bool {
-		if deaths.Load() >= 80 {
+	testkit.Await(t, "70 deaths", func() bool {
+		if deaths.Load() >= before+70 {
 			return true
 		}
 		more++ // batches to die in

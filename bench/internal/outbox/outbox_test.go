@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/outbox"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -131,5 +133,42 @@ func pushesThatAnOutboxRefuses(t *testing.T, b *box) {
 	}
 	if n := b.count(t, "troupe_outbox"); n != 0 {
 		t.Errorf("%d rows", n)
+	}
+}
+
+// A transaction that stays open holds up no job of another; its own comes when it is committed, though its id is lower.
+func TestATransactionThatStaysOpen(t *testing.T) { each(t, aTransactionThatStaysOpen) }
+
+func aTransactionThatStaysOpen(t *testing.T, b *box) {
+	if b.dialect.name == outbox.SQLite {
+		return // one transaction writes at a time
+	}
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = b.Push(t.Context(), tx, welcome{1})
+	must(t, err)
+	_, err = outbox.Once(testkit.Context(t, troupe.JobInfo{}), tx, b.dialect.name, "")
+	must(t, err)
+	r := b.relay(t, b.rdb, 0)
+	for i := range 3 {
+		_, err = b.Push(t.Context(), b.db, welcome{2 + i})
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if n, err := r.Once(ctx); n != 1 || err != nil {
+			t.Errorf("relayed %d, %v", n, err)
+		}
+		cancel()
+	}
+	must(t, tx.Commit())
+	if n, err := r.Once(t.Context()); n != 1 || err != nil {
+		t.Errorf("relayed %d, %v", n, err)
+	}
+	var all []string
+	for _, p := range b.jobs(t, "mail") {
+		all = append(all, string(p.Args()))
+	}
+	if got := strings.Join(all, ""); got != "[2][3][4][1]" {
+		t.Error(got)
 	}
 }
