@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/troupehq/troupe/client"
@@ -160,12 +161,17 @@ func (r *Relay) finish(ctx context.Context, b *batch, faults []error) (bad int, 
 // sweep removes rows that were pushed longer ago than they are kept, and old notes of Once, of each twice as many as a batch has
 // rows. It tells whether there may be more.
 func (r *Relay) sweep(ctx context.Context, tx Tx) (more bool, err error) {
-	n, err := r.exec(ctx, tx, "DELETE FROM troupe_outbox WHERE ROWS[done < NOW - ? ORDER BY done LIMIT ?]", r.cfg.Keep.Seconds(), 2*batchRows)
-	if err != nil {
-		return false, err
+	for _, of := range []struct {
+		table, key, time string
+		keep             time.Duration
+	}{{"troupe_outbox", "id", "done", r.cfg.Keep}, {"troupe_inbox", "token", "at", r.cfg.Inbox}} {
+		n, err := r.exec(ctx, tx, fmt.Sprintf(dialects[r.cfg.Dialect].sweep, of.table, of.key, of.time), of.keep.Seconds(), 2*batchRows)
+		if err != nil {
+			return false, err
+		}
+		more = more || n == 2*batchRows
 	}
-	notes, err := r.exec(ctx, tx, "DELETE FROM troupe_inbox WHERE NOTES[at < NOW - ? ORDER BY at LIMIT ?]", r.cfg.Inbox.Seconds(), 2*batchRows)
-	return max(n, notes) == 2*batchRows, err
+	return more, nil
 }
 
 // Replay has the rows pushed again that were pushed at since or later and are kept still, for a Redis that has lost its data, and returns how

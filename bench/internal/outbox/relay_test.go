@@ -65,7 +65,7 @@ func whatIsKeptIsPushedAgain(t *testing.T, b *box) {
 	var done float64
 	must(t, b.db.QueryRowContext(t.Context(), "SELECT done FROM troupe_outbox ORDER BY id LIMIT 1 OFFSET 2").Scan(&done))
 	b.rdb.FlushDB(t.Context())
-	n, err := outbox.Replay(t.Context(), b.db, b.name, time.UnixMicro(int64(done*1e6)))
+	n, err := outbox.Replay(t.Context(), b.db, b.name, time.UnixMicro(int64(done*1e6)-1))
 	if n != 3 || err != nil {
 		t.Fatalf("replay of %d, %v, want 3", n, err)
 	}
