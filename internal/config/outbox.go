@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"database/sql"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -36,12 +37,47 @@ type dialect struct {
 	driver string // of database/sql
 	dsn    *regexp.Regexp
 	want   string
+	// write is a DSN as the driver wants it; nil: as it is
+	write func(dsn string) string
 }
 
 // dialects say what the databases of outbox: are called, which driver of database/sql the program is to have for each, and
 // what a DSN of it looks like.
 var dialects = []dialect{
-	{outbox.Postgres, "pgx", regexp.MustCompile(`^postgres(ql)?://|^\s*\w+\s*=`), "postgres://USER:PASSWORD@HOST/DATABASE, or words like host=… dbname=…"},
+	{outbox.Postgres, "pgx", regexp.MustCompile(`^postgres(ql)?://|^\s*\w+\s*=`), "postgres://USER:PASSWORD@HOST/DATABASE, or words like host=… dbname=…", nil},
+	{outbox.MySQL, "mysql", regexp.MustCompile(`^(mysql2?|mariadb|trilogy)://|^[^/]*@\w+(\(.*\))?/`), "mysql://USER:PASSWORD@HOST/DATABASE, or USER:PASSWORD@tcp(HOST:3306)/DATABASE", mysqlDSN},
+	{outbox.SQLite, "sqlite", regexp.MustCompile(`^(file:|sqlite3?:|[^:]+$)`), "the path of a file, or file:PATH?…", sqliteDSN},
+}
+
+// mysqlDSN makes a URL what the driver reads.
+func mysqlDSN(dsn string) string {
+	u, err := url.Parse(dsn)
+	if err != nil || u.Host == "" {
+		return dsn
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host = net.JoinHostPort(u.Hostname(), "3306")
+	}
+	password, _ := u.User.Password()
+	return fmt.Sprintf("%s:%s@tcp(%s)%s", u.User.Username(), password, host, u.Path)
+}
+
+// sqliteDSN has transactions wait for one another, unless the DSN says how.
+func sqliteDSN(dsn string) string {
+	for _, scheme := range []string{"sqlite3:", "sqlite:", "file:"} {
+		if path, ok := strings.CutPrefix(dsn, scheme); ok {
+			dsn = path
+			if rest, ok := strings.CutPrefix(dsn, "//"); ok && scheme != "file:" {
+				dsn = rest
+			}
+			break
+		}
+	}
+	if !strings.Contains(dsn, "?") {
+		dsn += "?_txlock=immediate&_pragma=busy_timeout(20000)"
+	}
+	return "file:" + dsn
 }
 
 var outboxName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`)
@@ -147,7 +183,11 @@ func (s *Settings) OpenOutbox(name string) (*sql.DB, outbox.Dialect, error) {
 func (o *outboxEntry) open() (*sql.DB, error) {
 	for _, d := range dialects {
 		if d.name == o.Dialect {
-			db, err := sql.Open(d.driver, o.DSN.Value)
+			dsn := o.DSN.Value
+			if d.write != nil {
+				dsn = d.write(dsn)
+			}
+			db, err := sql.Open(d.driver, dsn)
 			if err == nil {
 				db.SetMaxOpenConns(4)
 				db.SetConnMaxLifetime(time.Hour)

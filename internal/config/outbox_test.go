@@ -19,7 +19,34 @@ type noDriver struct{}
 
 func (noDriver) Open(string) (driver.Conn, error) { return nil, errors.New("no database") }
 
-func init() { sql.Register("pgx", noDriver{}) }
+func init() {
+	for _, d := range dialects {
+		if d.name != outbox.SQLite { // which stands for one whose driver is not linked
+			sql.Register(d.driver, noDriver{})
+		}
+	}
+}
+
+// What apps have as DATABASE_URL is what the drivers read.
+func TestDSNs(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"mysql2://shop:p@ss:w@db.internal/shop?pool=5": "shop:p@ss:w@tcp(db.internal:3306)/shop", "mysql://shop@db:3307/shop": "shop:@tcp(db:3307)/shop",
+		"shop:pass@tcp(db:3306)/shop": "shop:pass@tcp(db:3306)/shop", "root@unix(/run/db.sock)/shop": "root@unix(/run/db.sock)/shop",
+	} {
+		if got := mysqlDSN(dsn); got != want || !dialects[1].dsn.MatchString(dsn) {
+			t.Errorf("%s is %s, want %s", dsn, got, want)
+		}
+	}
+	const waits = "?_txlock=immediate&_pragma=busy_timeout(20000)"
+	for dsn, want := range map[string]string{
+		"storage/production.sqlite3": "file:storage/production.sqlite3" + waits, "sqlite3:storage/shop.db": "file:storage/shop.db" + waits, "sqlite:///srv/shop.db": "file:/srv/shop.db" + waits,
+		"file:/srv/shop.db?_txlock=immediate": "file:/srv/shop.db?_txlock=immediate",
+	} {
+		if got := sqliteDSN(dsn); got != want || !dialects[2].dsn.MatchString(dsn) {
+			t.Errorf("%s is %s, want %s", dsn, got, want)
+		}
+	}
+}
 
 // file writes a configuration file.
 func file(t *testing.T, text string) string {
@@ -64,6 +91,7 @@ func TestFaultsOfOutboxes(t *testing.T) {
 		"outbox: {main: {}}":               "outbox.main.dsn is missing, expected where the database is: {env: VARIABLE} or {file: PATH}",
 		"outbox: {main: {dsn: {env: DB}}}": "outbox.main.dialect is missing, expected the language of the database, such as postgres",
 		"outbox: {main: {dsn: {env: DB}, dialect: oracle}}":                                            `outbox.main.dialect is "oracle", expected`,
+		"outbox: {main: {dsn: shop.db, dialect: sqlite}}":                                              `outbox.main.dialect is "sqlite", expected a dialect whose driver (sqlite) this program has`,
 		"outbox: {main: {dsn: {env: NONE}, dialect: postgres}}":                                        `outbox.main.dsn.env is "NONE", expected a variable that is set and not empty`,
 		"outbox: {main: {dsn: 'mysql://u:sesame@h/d', dialect: postgres}}":                             "outbox.main.dsn is ***, expected postgres://USER:PASSWORD@HOST/DATABASE",
 		"outbox: {'a:b': {dsn: {env: DB}, dialect: postgres}}":                                         `outbox.a:b is named "a:b", expected a name of 1 to 100 letters`,

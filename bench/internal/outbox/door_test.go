@@ -390,6 +390,49 @@ func TestAReplayAtTheDoor(t *testing.T) {
 	t.Logf("%d jobs, of which Redis had lost %d at the first time", len(jids), len(lost))
 }
 
+// A daemon from a file relays each database, and its commands look at it.
+func TestEachDatabaseAtTheDoor(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		binary, err := troupeBinary()
+		must(t, err)
+		d := &door{box: b, binary: binary, server: testkit.NewServer(t), file: filepath.Join(t.TempDir(), "troupe.yml")}
+		d.rdb = d.server.Client
+		must(t, os.WriteFile(d.file, fmt.Appendf(nil, "redis: %s\noutbox: {main: {dsn: {env: DATABASE_URL}, dialect: %s, keep: 1h}}\n", d.server.URL(0), b.name), 0o600))
+		url := b.url
+		if b.name == outbox.SQLite { // as an app says it
+			url, _, _ = strings.Cut(strings.TrimPrefix(url, "file:"), "?")
+		}
+		d.env = append(os.Environ(), "DATABASE_URL="+url)
+		p := d.run(t)
+		for i := range 50 {
+			tx, err := b.db.BeginTx(t.Context(), nil)
+			must(t, err)
+			_, err = b.Push(t.Context(), tx, welcome{i})
+			must(t, err)
+			if i%5 == 0 {
+				must(t, tx.Rollback())
+			} else {
+				must(t, tx.Commit())
+			}
+		}
+		d.exec(t, "INSERT INTO troupe_outbox (payload) VALUES ('no job')")
+		testkit.Await(t, "what is committed is pushed", func() bool { return len(d.jobs(t, "mail")) == 40 && p.said("can be no jobs") == 1 })
+		var s outbox.Status
+		must(t, json.Unmarshal([]byte(d.command(t, "outbox", "status", "--json")), &s))
+		if !s.Led || s.Waiting != 0 || s.Kept != 40 || s.Refused != 1 {
+			t.Errorf("%+v", s)
+		}
+		must(t, d.rdb.FlushAll(t.Context()).Err())
+		if text := d.command(t, "outbox", "replay", "--since", "1h"); text != "40 rows will be pushed again\n" {
+			t.Error(text)
+		}
+		testkit.Await(t, "it is pushed again", func() bool { return len(d.jobs(t, "mail")) == 40 })
+		if got := d.command(t, "outbox", "schema", "--apply"); got != "the tables are there\n" {
+			t.Error(got)
+		}
+	})
+}
+
 // The tables are printed and made by the command.
 func TestTheSchemaAtTheDoor(t *testing.T) {
 	d := newDoor(t, "")
