@@ -68,6 +68,14 @@ func TestImportArrows(t *testing.T) {
 		if p.ImportPath != module && !p.is("internal/args") && !p.is("internal/job") && !p.is("client") && !p.is("inspect") && !p.is("wire/laravel") {
 			forbid(p.Imports, "payloads are read and written by the root's Payload", mine("internal/wirejson"))
 		}
+		if p.ImportPath == module || p.is("client") || p.is("actors") || p.is("inspect") {
+			forbid(p.Deps, "databases are for those who have an outbox: actors.Relay is an interface", func(pkg string) bool { return pkg == "database/sql" || mine("outbox")(pkg) })
+		}
+		if !p.is("cmd") {
+			forbid(p.Deps, "the command alone links drivers of databases", func(pkg string) bool {
+				return within(pkg, "github.com/jackc") || within(pkg, "github.com/go-sql-driver") || within(pkg, "modernc.org")
+			})
+		}
 		if p.is("client") || p.is("trace") {
 			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)
 		}
