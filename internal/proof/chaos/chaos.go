@@ -84,7 +84,7 @@ type Task struct {
 // links behind every seventh, and a duplicate of every fifth. The second child is unique, by a key of its own.
 const (
 	children, links                     = 2, 2
-	firstChild, firstLink, duplicateNum = 100_000_000, 300_000_000, 500_000_000
+	firstChild, firstLink, duplicateNum = 100_000_000, 300_000_000, firstMember + members*100_000_000
 )
 
 func child(n, i int) int { return firstChild*(i+1) + n }

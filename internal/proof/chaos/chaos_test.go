@@ -42,7 +42,7 @@ func TestChaos(t *testing.T) {
 	if l := rep.Limits; l.Jobs == 0 || l.Held == 0 || l.Rested == 0 || l.Most < limitMost || l.InTwo < cfg.rate() {
 		t.Errorf("limits: %+v: it has shown nothing", l)
 	}
-	if rep.Jobs != cfg.Jobs || rep.Extra == 0 || rep.Children == 0 || len(rep.Recovery) == 0 {
+	if rep.Jobs != cfg.Jobs || rep.Extra == 0 || rep.Children == 0 || rep.Callbacks < cfg.Jobs/9 || len(rep.Recovery) == 0 {
 		t.Errorf("%d jobs, %d children, %d runs too many, %d recoveries: it has shown nothing", rep.Jobs, rep.Children, rep.Extra, len(rep.Recovery))
 	}
 }

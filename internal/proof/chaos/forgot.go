@@ -36,10 +36,10 @@ func before(c int) (all []int) {
 	}
 	n := c % firstChild
 	all = append(all, n)
-	for i := 0; c >= firstLink && link(n, i) < c; i++ {
+	for i := 0; c >= firstLink && c < firstMember && link(n, i) < c; i++ {
 		all = append(all, link(n, i))
 	}
-	return all
+	return append(all, waitsFor(c)...)
 }
 
 // rolledBack is how often a job may have come back to a replica that was promoted: a run of it ended, or was fetched, when

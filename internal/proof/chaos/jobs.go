@@ -65,6 +65,9 @@ func (s *storm) behind(n int) (all []int) {
 	for i := range t.Links {
 		all = append(all, link(n, i))
 	}
+	for i := 0; t.batches() && i < members; i++ {
+		all = append(all, member(n, i))
+	}
 	return all
 }
 

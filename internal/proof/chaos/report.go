@@ -26,7 +26,10 @@ type Report struct {
 	Done     int
 	Final    int // not done, and will not be tried again
 	Lost     []int
-	Children int      // done, that were pushed with acks, or stood behind others in a chain
+	Children int // done, that were pushed with acks, stood behind others in a chain, or belong to batches
+
+	Callbacks int // of batches, that have begun
+
 	Refused  int      // pushes of a job whose key was held
 	Asked    int      // locks that were held when all jobs were done
 	Locks    []string // of these, what was not freed within two minutes
@@ -172,6 +175,7 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 	slices.Sort(rep.Lost)
 	slices.Sort(rep.Stuck)
 	s.holders(rep, byJob)
+	s.early(rep, byJob)
 	rep.Limits.Held = s.held
 	for n, times := range s.asked {
 		if broken(n) {

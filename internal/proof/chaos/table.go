@@ -63,6 +63,7 @@ func Table(out io.Writer, reports ...*Report) {
 	row("in dead, by the poison rule", func(r *Report) any { return r.Final })
 	row("not done in time, still in Redis", func(r *Report) any { return len(r.Stuck) })
 	row("children and links of chains, done", func(r *Report) any { return r.Children })
+	row("callbacks of batches", func(r *Report) any { return r.Callbacks })
 	row("duplicates refused", func(r *Report) any { return r.Refused })
 	row("locks held when all jobs were done", func(r *Report) any { return r.Asked })
 	row("  of these, after two minutes", func(r *Report) any { return len(r.Locks) })

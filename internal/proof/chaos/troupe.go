@@ -80,6 +80,11 @@ func workTroupe(w *Worker) int {
 				return err
 			}
 		}
+		if tasks[0].batches() {
+			if err := pushBatches(ctx, tasks[0].N); err != nil {
+				return err
+			}
+		}
 		return w.Perform(ctx, tasks[0], p.Failures() == 0)
 	})
 	for name, of := range limits {
