@@ -59,7 +59,7 @@ func TestNestedBatchesUnderKills(t *testing.T) {
 		return 1
 	})
 
-	harness.OK(t, rec.rdb.Set(ctx, mendedKey, 1, 0).Err())
+	harness.OK(t, rec.rdb.Set(ctx, repairedKey, 1, 0).Err())
 	retry := procs.Troupe(t, nil, "jobs", "retry", "dead", "--all", "--yes", "--redis", url)
 	if code := retry.Exit(soon); code != 0 {
 		t.Fatalf("jobs retry: %d\n%s", code, retry.Stderr())

@@ -21,7 +21,7 @@ type nest struct {
 
 func (nest) Class() string { return "Nest" }
 
-// member is a job of the batch with that path. One in three fails at first; one that Dies is dead after its first run, until mended is set.
+// member is a job of the batch with that path. One in three fails at first; one that Dies is dead after its first run, until repairedKey is set.
 type member struct {
 	Path string
 	N    int
@@ -35,8 +35,8 @@ type calledBack struct{ Path, Event string }
 
 func (calledBack) Class() string { return "CalledBack" }
 
-// mendedKey is set in the database of the records when jobs do not die any more.
-const mendedKey = "e2e:mended"
+// repairedKey is set in the database of the records when jobs do not die any more.
+const repairedKey = "e2e:repaired"
 
 func callbacksOf(path string) client.BatchOptions {
 	on := func(event string) client.Item { return client.Job(calledBack{path, event}) }
@@ -84,7 +84,7 @@ func (w *worker) batchClasses() map[string]func(context.Context, *troupe.Payload
 			}
 			time.Sleep(rand.N(4 * time.Millisecond)) // in a process of its own, in real time
 			switch {
-			case m.Dies && w.records.Exists(ctx, mendedKey).Val() == 0:
+			case m.Dies && w.records.Exists(ctx, repairedKey).Val() == 0:
 				return troupe.Kill(failure{"it dies"})
 			case m.N%3 == 0 && p.Failures() < 1+m.N%2:
 				return failure{"at first"}
