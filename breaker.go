@@ -22,22 +22,22 @@ type Breaker struct {
 	// Rest is how long the limit rests; unset, a minute.
 	Rest time.Duration
 
-	// Counts tells whether the error of a job is a failure of what the limit protects. It may be called concurrently; one that
-	// panics counts as unset. Unset, all are but those of Discard and Kill, which are verdicts on the job. One that is not tells the
-	// breaker nothing, as do jobs that were parked, moved, interrupted, cancelled or requeued; a probe of which nothing is known costs
-	// one Rest.
+	// Counts reports whether the error of a job is a failure of what the limit protects. It may be called concurrently. If it is
+	// nil or panics, all errors count but those of Discard and Kill, which are verdicts on the job. An error that does not count
+	// leaves the breaker as it is, and so does a job that was parked, moved, interrupted, cancelled or requeued. If such a job is the
+	// probe, the next probe is let in when the rest is over.
 	Counts func(err error) bool
 }
 
 func restable(d time.Duration) bool { return d >= time.Millisecond && d <= 365*24*time.Hour }
 
-// Rest has a limit of the running job that ctx belongs to rest for d, in all processes, in the step that ends the run, whatever its
-// outcome: for an API that answers 429 and says in Retry-After when it may be asked again. What the job returns does not count as a
-// failure then. The limit must have a Breaker; with By or Key the jobs of the same key rest. Of several calls the longest
-// counts, and none makes a rest shorter.
+// Rest makes a limit rest for d in all processes. ctx belongs to a running job, and limit is the name of a limit of that job with a
+// Breaker. With By or Key only the key of the job rests. It is for an API that answers 429 and says in Retry-After when it may be
+// called again. The rest begins in the step that ends the run, whatever its outcome; an error of the job does then not count as a
+// failure. Of several calls the longest counts, and none makes a rest shorter.
 //
-// It is an error if ctx is not of a running job, if the job is not under a limit of that name, if that has no Breaker, and if d is not a
-// millisecond to a year. It may be called concurrently.
+// It returns an error if ctx is not of a running job, if the job is not under a limit of that name, if the limit has no Breaker, and if
+// d is not a millisecond to a year. It may be called concurrently.
 func Rest(ctx context.Context, limit string, d time.Duration) error {
 	if !restable(d) {
 		return fmt.Errorf("rest of limit %q: the time is %s, expected a millisecond to a year", limit, d)

@@ -95,7 +95,7 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 	return result, err
 }
 
-// renewLocks has the locks of unique jobs that run live on.
+// renewLocks renews the locks of the unique jobs that run.
 func (d *Daemon) renewLocks(ctx context.Context) {
 	var locks []*job.Lock
 	for _, c := range d.capsules {
@@ -172,7 +172,7 @@ func (d *Daemon) beatState() beat.State {
 	return s
 }
 
-// beatInfo is what a beat tells of this process beside its state.
+// beatInfo returns what a beat has about this process besides its state.
 func (d *Daemon) beatInfo(hostname string, pid int) beat.Info {
 	return beat.Info{
 		Hostname: hostname, PID: pid, Identity: d.env.Identity, StartedAt: time.Now(), Tag: d.cfg.Tag,

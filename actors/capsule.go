@@ -155,8 +155,8 @@ func canKeepEnds(c *capsule, registry *troupe.Registry) error {
 // Path is that of the manager.
 func (c *capsule) Path() string { return launcherName + "/" + c.cfg.Name }
 
-// heldBackFactor times the concurrency is how many failed jobs may wait without
-// a slot for a key that refuses them.
+// heldBackFactor bounds the failed jobs that wait without a slot because a key refuses
+// them: as many as this factor times the concurrency.
 const heldBackFactor = 10
 
 // path is that of a part of the capsule.

@@ -38,8 +38,8 @@ func (k *worker) Collect(m *run.Member, leave bool) {
 	c.intake.jobEndedLocked(time.Now())
 }
 
-// mayCollect bounds the jobs that have left their slots: as many as there are in all calls of the capsule and in the
-// one that is collected, and as many again whose outcomes are on their way.
+// mayCollect bounds the jobs that have left their slots. They are at most twice as many as fit into the call that is collected and
+// one call for each processor: once for the calls, and once for outcomes that are on their way.
 func (p *pool) mayCollect(class *run.Class) bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *pool) collectLocked(m *run.Member) {
 	}
 }
 
-// collected has a call made that has waited long enough.
+// collected closes a call that has waited long enough.
 func (p *pool) collected(class *run.Class, call *run.Call) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -79,7 +79,7 @@ func (p *pool) collected(class *run.Class, call *run.Call) {
 	}
 }
 
-// closeCallLocked has the open call of a class made.
+// closeCallLocked closes the open call of a class: the next worker makes it.
 func (p *pool) closeCallLocked(class *run.Class) {
 	call := p.open[class]
 	delete(p.open, class)
@@ -87,14 +87,14 @@ func (p *pool) closeCallLocked(class *run.Class) {
 	p.dueLocked(call)
 }
 
-// flushLocked has all open calls made.
+// flushLocked closes all open calls.
 func (p *pool) flushLocked() {
 	for class := range p.open {
 		p.closeCallLocked(class)
 	}
 }
 
-// dueLocked has call made by the next worker.
+// dueLocked queues call for the next worker.
 func (p *pool) dueLocked(call *run.Call) {
 	p.due = append(p.due, call)
 	for _, s := range p.slots { // in a quiet capsule there may be none
@@ -138,7 +138,7 @@ func (p *pool) collectedJobs() int64 {
 	return int64(len(p.left))
 }
 
-// inHand is a job that runs.
+// inHand is a running job.
 type inHand struct {
 	*work.Item
 	slot *slot // in which it began

@@ -35,11 +35,10 @@ import (
 //
 // A Config is read once, by New.
 type Config struct {
-	// Redis: only the options of this client are used, not its hooks (see OnClient).
-	// The daemon opens connections of its own, with MaxRetries -1 (a silently
-	// repeated fetch loses jobs), and never closes this one. *redis.Client
-	// (Sentinel included) and *redis.ClusterClient can be read; anything else is
-	// refused.
+	// Redis is a *redis.Client (Sentinel included) or a *redis.ClusterClient; any other
+	// type is refused. Only its options are used, not its hooks (see OnClient).
+	// The daemon opens clients of its own with these options, and with MaxRetries -1,
+	// since a silently repeated fetch loses jobs. It never closes this client.
 	Redis redis.UniversalClient
 
 	// OnClient is called with each client that the daemon opens, a *redis.Client or
@@ -73,20 +72,20 @@ type Config struct {
 	// any, Concurrency and Queues must not be set.
 	Capsules []Capsule
 
-	// QueueLimits are how many jobs of a queue, by its bare name, run at once or start in a time, in all processes together,
-	// whatever their class; those of a class are in troupe.Options. They are kept for jobs that this daemon runs, on Sidekiq's
-	// wire and with the reliable fetcher.
+	// QueueLimits are limits by the bare name of a queue: how many of its jobs run at once, or start in a period, in all processes
+	// together, whatever their class. Limits of a class are in troupe.Options. They hold for jobs that this daemon runs, and need
+	// Sidekiq's wire and the reliable fetcher.
 	QueueLimits map[string][]troupe.Limit
 
 	// Timeout is how long a stop waits for running jobs before it requeues
 	// them. Let the platform wait 8 s longer before it kills: Kubernetes waits 30 s, unless
 	// terminationGracePeriodSeconds says more.
 	Timeout time.Duration
-	// Grace is how long after that their goroutines may take to notice.
+	// Grace is how long a stop then waits for the cancelled jobs to return.
 	Grace time.Duration
 
 	// Lease is how long Redis trusts this process without a sign of life; then
-	// another one puts its jobs back. At least 1 s.
+	// another process rescues its jobs. At least 1 s.
 	Lease time.Duration
 
 	// Poison limits how often a job may take its process down.

@@ -2,7 +2,7 @@
 //
 //	launcher
 //	├ heartbeat       beats, leases, statistics, remote signals
-//	├ rescuer         puts back the jobs of dead processes
+//	├ rescuer         rescues the jobs of dead processes
 //	├ poller          due jobs of retry and schedule into their queues
 //	└ default         the manager of a capsule
 //	  ├ fetcher       owns the goroutine that fetches jobs
@@ -30,8 +30,8 @@
 //     the deadline of a stop, or a fence.
 //  4. The settler (internal/work) keeps acks until the next fetch call carries them, or half a
 //     millisecond.
-//  5. A panic or Goexit is stored as a retry. Then the worker ends, its processor crashes
-//     of it, the strategy restarts the processor, and that starts a new worker.
+//  5. A panic or Goexit is stored as a retry. Then the worker ends, which crashes its
+//     processor. The strategy restarts the processor, which starts a new worker.
 //  6. A processor that restarts for another reason finds its worker at its job, and adopts
 //     it. One that is suspended has a worker that takes no job.
 //

@@ -239,7 +239,7 @@ func (in *intake) jobEndedLocked(now time.Time) (woken bool) {
 	return in.asleep != nil && in.takeDueLocked() && in.wakeLocked()
 }
 
-// changedLocked has the goroutine look anew, since its queues have changed, or nothing is fetched any
+// changedLocked wakes the goroutine, since its queues have changed, or nothing is fetched any
 // more.
 func (in *intake) changedLocked() {
 	in.drained = false
@@ -264,7 +264,7 @@ func (in *intake) exclude(on bool) {
 	in.wakeLocked()
 }
 
-// ringFetcher has the fetcher look whether the goroutine lives.
+// ringFetcher wakes the fetcher, which checks whether the goroutine lives.
 func (in *intake) ringFetcher() {
 	in.c.mu.Lock()
 	defer in.c.mu.Unlock()

@@ -136,17 +136,17 @@ func (d *Daemon) keepLimits(ctx context.Context) {
 	d.env.Outage.OK(part)
 }
 
-// jobLimits are those of all classes and queues, as they are now: a change makes a new list.
+// jobLimits returns the present limits of all classes and queues. A change makes a new list.
 func (d *Daemon) jobLimits() []troupe.Limit {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.limits
 }
 
-// ConfigureLimits gives limits of this daemon other numbers, those of the same name here: AtOnce, Rate, Per and Burst, and of a Breaker Failures
-// and Rest. It writes those that differ to Redis, for all processes; a limit that was set by hand (inspect.Inspector.SetLimit) stays
-// as it is until it is reset, and has the new numbers then. What it holds is looked at within 5 s. A limit that is not of this daemon, or that is of
-// another kind (By, Throttled, a Key or a Breaker, at once or a rate), is an error; then nothing has changed. After an error of Redis some processes
+// ConfigureLimits changes the numbers of limits of this daemon: AtOnce, Rate, Per and Burst, and Failures and Rest of a Breaker. Limits are matched by name.
+// It writes the numbers that differ to Redis, for all processes. A limit that was set by hand (inspect.Inspector.SetLimit) gets
+// its new numbers only when it is reset. Held jobs are let in by the new numbers within 5 s. It is an error if this daemon has no limit of that name, or one of
+// another kind (By, Throttled, a Key or a Breaker, at once or a rate); then nothing has changed. After an error of Redis some processes
 // may know the new numbers.
 func (d *Daemon) ConfigureLimits(ctx context.Context, all ...troupe.Limit) error {
 	return d.alone(ctx, func() error { return d.configureLimits(ctx, all) })

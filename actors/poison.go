@@ -80,8 +80,8 @@ func (d *Daemon) endRerouted(ctx context.Context, got rescue.Round) {
 	_ = job.CountBatch(ctx, d.env.Redis, died...)
 }
 
-// tellRecovered tells the world what became of the jobs of a round that did not simply
-// go back.
+// tellRecovered logs and publishes what became of the jobs of a round that did not
+// go back to their queues.
 func (d *Daemon) tellRecovered(got rescue.Round) {
 	var dead []poison.Death
 	defer func() { d.deaths.Add(dead) }() // whatever a hook of the user's logger does

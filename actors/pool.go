@@ -48,7 +48,7 @@ type slot struct {
 	runs     *runs.Counts // does not change
 }
 
-// resizeLocked makes n slots those that are used, and has the workers of the others end.
+// resizeLocked puts n slots into use, and ends the workers of the others.
 func (p *pool) resizeLocked(n int) {
 	for i := len(p.slots); i < n; i++ {
 		path := p.c.path("processor-" + strconv.Itoa(i))
@@ -73,7 +73,7 @@ func (p *pool) hasRoom() bool {
 	return p.hasRoomLocked()
 }
 
-// addLocked has items run, the first one first. False when nothing is begun any more: then the
+// addLocked queues items to be run, in order. It returns false if no job starts any more: then the
 // caller gives them back.
 func (p *pool) addLocked(items []*work.Item) bool {
 	if p.c.quiet || !p.c.ledger.Add(items) {
@@ -145,9 +145,9 @@ func (p *pool) closeLocked() []*work.Item {
 // processors, since each of them takes some microseconds to wake the next.
 func wakeLimit() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
-// wakeLocked wakes idle workers for what waits, one or a few at a time: each that begins
-// a job has the next woken. So jobs that block wake worker after worker, and jobs that
-// do not are run by the few that the machine has room for.
+// wakeLocked wakes idle workers for the jobs that wait, one or a few at a time: each worker that begins
+// a job wakes the next one. So jobs that block wake worker after worker, and jobs that
+// do not block are run by the few workers that the machine has room for.
 func (p *pool) wakeLocked() {
 	for len(p.inbox)+len(p.due) > p.waking && len(p.idle) > 0 && p.waking < wakeLimit() {
 		last := len(p.idle) - 1
@@ -159,7 +159,7 @@ func (p *pool) wakeLocked() {
 // beginsLocked tells whether anything is to be begun: in a quiet capsule only the calls that are due.
 func (p *pool) beginsLocked() bool { return !p.c.quiet || len(p.due) > 0 }
 
-// attachLocked has the worker of s take jobs: the one that is there, or a new one.
+// attachLocked lets the worker of s take jobs. It starts a worker if there is none.
 func (p *pool) attachLocked(s *slot) {
 	if !p.beginsLocked() || s.retired || s.crash != nil || s.box.Keeps() {
 		return
@@ -176,7 +176,7 @@ func (p *pool) attachLocked(s *slot) {
 	p.c.intake.wakeLocked()
 }
 
-// detach has the worker of s take no job any more.
+// detach stops the worker of s from taking jobs.
 func (p *pool) detach(s *slot) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -194,7 +194,7 @@ func (p *pool) started(s *slot, box *supervised.Mailbox) {
 	s.box, s.crash = box, nil
 }
 
-// step tells the processor of s what to do: to crash of what a job has left, or to end. If neither,
+// step tells the processor of s what to do: to crash because a job of its worker panicked, or to end. If neither,
 // the worker takes jobs, unless the processor is down.
 func (p *pool) step(s *slot, down bool) (crash *supervisor.JobCrash, done bool) {
 	p.c.mu.Lock()
@@ -210,7 +210,7 @@ func (p *pool) step(s *slot, down bool) (crash *supervisor.JobCrash, done bool) 
 	return s.crash, done
 }
 
-// crashed has the worker of s take no job until its processor has been decided about.
+// crashed stops the worker of s from taking jobs until a strategy has decided about its processor.
 func (p *pool) crashed(s *slot) {
 	p.c.mu.Lock()
 	s.crash = nil
@@ -218,8 +218,8 @@ func (p *pool) crashed(s *slot) {
 	p.detach(s)
 }
 
-// needed are the slots that a manager which starts gives a processor, those of a busy worker, too: the
-// processor adopts it.
+// needed returns the slots for which a starting manager starts a processor. A slot with a busy worker is one of them: its
+// new processor adopts the worker.
 func (p *pool) needed() (slots []*slot) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -298,7 +298,7 @@ func (p *pool) runs(w *work.Item) bool {
 	return slices.ContainsFunc(p.slots, func(s *slot) bool { return s.worker != nil && s.worker.job == w })
 }
 
-// ended are the runs that have ended, and those of them that had an error.
+// ended returns how many runs have ended, and how many of them with an error.
 func (p *pool) ended() (processed, failed uint64) {
 	for _, s := range p.all() {
 		n, f := s.runs.Ended()

@@ -14,20 +14,21 @@ import (
 )
 
 const (
-	// progressEvery is how often the progress of jobs is written at most, and how long a run tells it in vain at first.
+	// progressEvery is the least time between two writes of progress. The progress of a run is first written when the run has
+	// lasted that long.
 	progressEvery = time.Second
-	// progressAgain is how often what has not changed is written: with a rate that has, and for a Redis that has forgotten.
+	// progressAgain is how often progress is written that has not changed: its rate has changed, and Redis may have forgotten it.
 	progressAgain = 10 * time.Second
 )
 
-// progress is what Redis has of the progress of the running jobs, which are asked for it: it survives no crash and needs not to.
+// progress is what Redis has of the progress of the running jobs. A crash loses it; then the running jobs are asked again.
 // Its fields are guarded by beats.lock.
 type progress struct {
 	told    chan struct{}        // capacity 1: a run has told something for the first time
 	written map[string]time.Time // when, by jid
 }
 
-// tell has the progress of jobs be written soon.
+// tell wakes the loop that writes the progress of jobs.
 func (p *progress) tell() {
 	select {
 	case p.told <- struct{}{}:
@@ -35,7 +36,7 @@ func (p *progress) tell() {
 	}
 }
 
-// progress writes what running jobs tell of their progress, as long as some do.
+// progress writes the progress that running jobs have set, as long as some set any.
 func (h *heartbeat) progress(l *supervised.Loop) {
 	for l.Pause(progressEvery) {
 		if h.d.writeProgress() {

@@ -66,7 +66,7 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 	return next, true
 }
 
-// young is what a rescuer knows of the run of the Redis that has the leases.
+// young has the run id of the Redis that has the leases, and until when that counts as young.
 type young struct {
 	mu    sync.Mutex
 	run   string
@@ -76,9 +76,9 @@ type young struct {
 // unknownRun stands for the run of a Redis that does not tell.
 const unknownRun = "?"
 
-// grace is how long owners that look dead are left alone. When leases could not be renewed, the
-// living need a moment to renew theirs. So they do when Redis has run for less than a lease: it was
-// away, or has fallen back to data in which leases are over. Nobody has died of that.
+// grace returns for how long processes that look dead are not rescued. After an outage, live
+// processes need time to renew their leases. The same holds when Redis has run for less than a lease: it was
+// away, or has fallen back to data in which leases are over.
 func (d *Daemon) grace(ctx context.Context) (time.Duration, error) {
 	run, up, err := redisconn.Age(ctx, d.env.Redis, keys.CommonOf("", true).Expiries)
 	switch f := redisconn.Classify(err); {
@@ -98,7 +98,7 @@ func (d *Daemon) grace(ctx context.Context) (time.Duration, error) {
 	return max(d.env.Leases.Grace(), time.Until(d.young.until)), nil
 }
 
-// tellRescued counts and tells what a round has done, a broken one too.
+// tellRescued counts, logs and publishes what a round has done, also if it was broken off.
 func (d *Daemon) tellRescued(got rescue.Round) {
 	if got.Fetchers > 0 || got.Units > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))

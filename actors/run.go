@@ -27,9 +27,9 @@ const (
 	ExitEscalation = 70 // the supervision tree gave up and the daemon stopped itself
 )
 
-// Run runs a daemon inside somebody else's program. Cancelling ctx starts the
-// graceful stop; it does not abort jobs. It returns nil after a clean stop, that of a daemon
-// which was still starting included, and the reason when the daemon could not start or had to stop by itself.
+// Run runs a daemon inside a program of yours. Cancelling ctx starts the
+// graceful stop; it does not abort jobs. Run returns nil after a clean stop, also if the daemon
+// was still starting. Otherwise it returns why the daemon could not start or had to stop by itself.
 func Run(ctx context.Context, cfg Config) error {
 	d, err := New(cfg)
 	if err != nil {

@@ -33,7 +33,7 @@ type worker struct {
 	pause time.Duration // it is to pause for so long after its job
 }
 
-// wakeLocked has an idle worker look for a job.
+// wakeLocked wakes an idle worker, which looks for a job.
 func (k *worker) wakeLocked() {
 	k.p.waking++
 	k.woken <- struct{}{} // it has room: the worker is idle
@@ -154,8 +154,8 @@ func (k *worker) releaseLocked() {
 	k.p.c.intake.wakeLocked()
 }
 
-// leave is the end of the goroutine. The processor looks what is to be done: nothing,
-// to crash of what the job has left, to start another worker, or to end.
+// leave is called at the end of the goroutine. It wakes the processor, which then does nothing, crashes because the
+// job panicked, starts another worker, or ends.
 func (k *worker) leave() {
 	c := k.p.c
 	c.mu.Lock()

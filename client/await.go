@@ -11,8 +11,8 @@ import (
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// KeepResult has the end of the job be kept for d, whatever it is, so that Await tells of it: the result, that it has none, or
-// why the job has not come to a good end. It counts before the ResultFor of its class, and without either only results are
+// KeepResult keeps the end of the job for d, so that Await returns it: the result, that there is none, or
+// why the job is not done. It overrides the ResultFor of the class. Without either, only results are
 // kept. Ruby does not look at it, and on a Redis Cluster nothing is kept.
 func KeepResult(d time.Duration) Option {
 	return func(o *options) {
@@ -46,19 +46,19 @@ func (e *NotDoneError) Error() string {
 }
 
 // Await waits until the job with this jid has ended, and returns its result: the JSON of what its handler gave to
-// troupe.SetResult, or null without one. A job that is not done is a *NotDoneError. One that fails goes on to its next run, and
-// so does one that is requeued, parked, moved, rescued or held: Await waits on. What it returns of a dead job that is retried
-// later is the death, until the job ends anew.
+// troupe.SetResult, or null without one. If the job has ended and is not done, the error is a *NotDoneError. While the job has
+// another run before it, since it failed or was requeued, parked, moved, rescued or held, Await waits. For a dead job that is
+// retried later it returns the death until the job has ended again.
 //
-// It reports the end of a job whose end is kept: of its class (troupe.Options.ResultFor), by its push (KeepResult), or of any
-// that sets a result. Of others it hears nothing, nor of those whose end was kept too long ago, or that Ruby runs or deletes:
-// so ctx should have an end. Then the error wraps the cause of that. While Redis is away it waits for it to come back.
+// It learns of the end of a job if the end is kept: by the class (troupe.Options.ResultFor) or by the push (KeepResult), or because
+// the job has set a result. It does not learn of any other end, of an end that is kept no longer, and of a job that Ruby runs or deletes.
+// So ctx should have a deadline; when ctx ends, the error wraps its cause. While Redis is away, Await waits for Redis to come back.
 //
 // Any number of goroutines and processes may wait for one job, before and after its end. All calls of a client share one
-// connection, which is subscribed to the jobs that are waited for; nothing is polled. It is closed soon after the last call, or
-// by Close. A handler that waits holds its processor: if all wait for jobs of their own queue, nobody runs these.
+// connection, which subscribes to the jobs that they wait for; nothing is polled. The connection is closed soon after the last call, or
+// by Close. A handler that waits holds its processor: if all processors wait for jobs of their own queue, these jobs never run.
 //
-// On a Redis Cluster, and with a client of Within, it is a *FieldError.
+// On a Redis Cluster, and with a client of Within, the error is a *FieldError.
 func (c *Client) Await(ctx context.Context, jid string) (json.RawMessage, error) {
 	result, err := c.await(ctx, jid)
 	if err != nil {

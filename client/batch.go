@@ -28,28 +28,28 @@ type BatchOptions struct {
 	// package troupe.
 	Complete, Success, Death Item
 
-	// Open has the batch not end before CloseBatch is called.
+	// Open keeps the batch open until CloseBatch is called.
 	Open bool
 }
 
-// Batch pushes jobs into a batch. Every method of Client does so while the function that got it runs; after that each push is a
+// Batch pushes jobs into a batch, by every method of Client, until the function that got it has returned. After that each push is a
 // *FieldError. It is safe for concurrent use.
 type Batch struct{ *Client }
 
 // ID names the batch.
 func (b *Batch) ID() string { return b.batch.join.ID }
 
-// Batch pushes jobs that count together: those that fn pushes by its argument. A callback of o is pushed once, in the step that
-// ends the last of them, whatever dies on the way. The batch is closed when fn has returned nil, and its callbacks may be pushed from
-// then on. Up to 1,000 jobs enter Redis at once, in the step that makes the batch and closes it; of more, 1,000 in each step. So a
-// push returns before its job is in Redis; its jid is final.
+// Batch makes a batch of the jobs that fn pushes by its argument. A callback of o is pushed once, in the step that
+// counts the last of the jobs, whichever process dies meanwhile. When fn has returned nil, the batch is closed, and its callbacks may be
+// pushed. Up to 1,000 jobs enter Redis in the step that makes and closes the batch; a larger batch takes a step for each 1,000. So a
+// push by b returns before its job is in Redis; its jid is final.
 //
-// With an error of fn the batch is not closed, and what has not entered yet does not enter: its callbacks are not pushed, but by
-// Death, until CloseBatch closes it. So it is with an error of Redis. The ID is returned with each error.
+// If fn or Redis returns an error, the batch is not closed, and the jobs that are not in Redis yet do not enter. No callback but
+// Death is pushed until CloseBatch is called. The ID is returned with each error.
 //
-// Jobs of the batch, and whoever knows its ID, may add to it by GrowBatch until it has succeeded. With the client of FromContext or of
-// Within in a job of a batch, the new one becomes a job of that, its parent, in the step that closes it: the parent is complete,
-// and succeeds, after it. So is one of b.Batch a job of b. A callback of a batch with a parent is a job of the parent. By Within
+// GrowBatch adds jobs until the batch has succeeded. A batch becomes a job of another batch, its parent, if it is made by b.Batch of the
+// parent, or in a job of the parent with the client of FromContext or Within. It becomes one in the step that closes it, and
+// the parent completes and succeeds after it. A callback of a batch with a parent is a job of the parent. By Within
 // the whole batch enters Redis with the ack of the job.
 //
 // Jobs of a batch must be run by daemons of troupe with the reliable fetcher, in Sidekiq's format: what Ruby runs is not counted. Unique
@@ -108,9 +108,9 @@ func (c *Client) CloseBatch(ctx context.Context, id string) error {
 	return c.changeBatch("close", id, func() (bool, error) { return job.CloseBatch(ctx, c.rdb, id) })
 }
 
-// CancelBatch has the jobs of a batch that wait be dropped when their turn comes, and its callbacks not be pushed. Jobs that run go on. For its
-// parent it is done. The batches within it are cancelled behind it, one by one; after an error call it again. It is a *FieldError if the batch is
-// not there, or has succeeded.
+// CancelBatch cancels a batch. Its waiting jobs are dropped when their turn comes, and its callbacks are not pushed. Jobs that run go on. For its
+// parent the batch is done. The batches within it are cancelled one by one after it; after an error call CancelBatch again. The error is a
+// *FieldError if the batch does not exist, or has succeeded.
 func (c *Client) CancelBatch(ctx context.Context, id string) error {
 	return c.changeBatch("cancel", id, func() (bool, error) { return job.CancelBatch(ctx, c.rdb, id) })
 }

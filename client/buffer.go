@@ -16,18 +16,18 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
-// WithBuffer lets a client take up to n jobs into memory while Redis is away, in
-// place of failing their pushes, and send them in order when it is back. A push
-// without an error then means that the job is in Redis or in that buffer, and the
-// buffer ends with the process: call Close at the end, and do without it where a
-// job must not be lost. With n jobs in it a push is an
+// WithBuffer makes a client keep up to n jobs in memory while Redis is away, instead
+// of failing their pushes. It sends them in order when Redis is back. A push
+// without an error then means that the job is in Redis or in the buffer. The
+// buffer ends with the process: call Close at the end, and do not use a buffer if a
+// job must not be lost. A push that finds n jobs in the buffer is an
 // *UnavailableError.
 //
-// A push that was under way when Redis went, and may have arrived, still is an
-// *UnavailableError: to push it once more could make two jobs of it. What is in
-// the buffer is sent in numbered batches, which Redis takes once even if a reply
-// is lost and the batch sent again; only on a cluster, or a client that is none
-// of go-redis' own, may a lost reply bring jobs twice, with the same jid.
+// A push that was under way when Redis went away, and may have arrived, is still an
+// *UnavailableError: a second push could make two jobs of it. The
+// buffer is sent in numbered parts, and Redis takes each part once even if a reply
+// is lost and the part is sent again. On a Redis Cluster, and with a client that is not
+// one of go-redis' own types, a lost reply may push jobs twice, with the same jid.
 func WithBuffer(n int) ClientOption {
 	return func(c *Client) {
 		if n < 1 {
@@ -151,8 +151,8 @@ func same(err error, n int) []error { return slices.Repeat([]error{err}, n) }
 
 // run sends until nothing is left and Redis is back.
 func (b *buffer) run() {
-	// A client of its own: no connection that hangs, no silent second try, and
-	// time-outs that are finite.
+	// The buffer has a client of its own, which does not share a connection that hangs, repeats
+	// nothing by itself, and has finite time-outs.
 	rdb, err := redisconn.Derive(b.c.rdb, redisconn.Need{PoolSize: 1})
 	if err != nil {
 		rdb = b.c.rdb

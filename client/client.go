@@ -34,7 +34,7 @@ import (
 //
 // Await waits for the end of a job, and returns its result.
 //
-// Within has the client whose pushes enter Redis with the ack of the job that makes them.
+// Within returns the client whose pushes enter Redis with the ack of the job that makes them.
 type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware

@@ -210,8 +210,8 @@ func ExpireAt(at time.Time) Option {
 	}
 }
 
-// DropExpired has the job be dropped when it has expired (see ExpireAt), and not go to the dead set: it has not failed, and
-// is stored nowhere. It counts before the DropExpired of its class. Ruby does not look at it.
+// DropExpired drops the job if it has expired (see ExpireAt), instead of moving it to the dead set: it has not failed, and
+// is stored nowhere. It overrides the DropExpired of the class. Ruby does not look at it.
 func DropExpired() Option { return func(o *options) { o.json("t_drop", true) } }
 
 // In schedules the job d from now; d <= 0 means at once.

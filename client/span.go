@@ -2,8 +2,7 @@ package client
 
 import "github.com/troupehq/troupe/internal/job"
 
-// WithSpans has each call that pushes begin a span. It is for package trace, whose Client users
-// give to New.
+// WithSpans begins a span in each call that pushes. It is for package trace: users give trace.Client to New.
 func WithSpans(begin job.BeginPush) ClientOption {
 	return func(c *Client) { c.spans = begin }
 }

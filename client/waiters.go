@@ -255,7 +255,7 @@ func (w *waiters) receive(ctx context.Context, sub *redis.PubSub, seen *atomic.I
 	}
 }
 
-// toRead has the result of a job be read.
+// toRead schedules a read of the results of jobs.
 func (w *waiters) toRead(jids ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

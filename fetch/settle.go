@@ -205,7 +205,7 @@ const (
 	absent   = "ABSENT"
 )
 
-// sendWholeLocked has a large job sent with the next call; false if it was.
+// sendWholeLocked marks a large job to be sent with the next call. It returns false if the job was sent already.
 func (p *index) sendWholeLocked(l *list, n uint64) bool {
 	i := l.find(n)
 	if i < 0 || l.inHand[i].whole {

@@ -72,10 +72,9 @@ func (w *waiter) dueLocked() time.Time {
 	return w.next
 }
 
-// mayLocked tells whether a move mayLocked be made now: somebody waits, and not just until a Take has
-// what is in hand (a move would bring the next job past it), nobody reads the list, nothing
-// is being given back that it would get again, and it ends long before the lease. f.mu is
-// held.
+// mayLocked reports whether a blocked move may begin now. Somebody must wait, and not just until a Take has
+// returned jobs that are in hand: a move would bring the next job past them. Nobody may read the list, and no job of
+// the queue may be on its way back, since the move would get it again. The move must end long before the lease.
 func (w *waiter) mayLocked() bool {
 	f := w.in.f
 	return f.waits > 0 && !f.readyLocked(w.in) && !w.busy && f.giving[f.set.Load().names[w.queue]] == 0 && !f.paused[w.queue] && !f.set.Load().former[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
@@ -87,8 +86,8 @@ func (f *fetcher) mayWait() time.Duration { return f.env.Lease*2/3 - f.longest()
 
 func (f *fetcher) longest() time.Duration { return min(longWait, f.env.Lease/3) }
 
-// waitTime is how long the next move waits. Redis serves who blocked first, and Ruby
-// blocks anew every 2 s: equal times would lock in phase.
+// waitTime is how long the next move waits. Redis serves the client that has blocked for the longest, and Ruby
+// blocks anew every 2 s: with equal times the same side would be first each time.
 func (w *waiter) waitTime() time.Duration {
 	longest := w.in.f.longest()
 	shortest := min(shortWait, longest*3/5)

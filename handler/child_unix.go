@@ -83,8 +83,8 @@ func (c *child) start(log zerolog.Logger) error {
 	return nil
 }
 
-// send signals the group, and the program if it has left the group, with the
-// group that it leads then.
+// send signals the group. If the program has left the group, it signals the program as well,
+// or the whole new group if the program leads one.
 func (c *child) send(sig syscall.Signal) {
 	if sig == syscall.SIGKILL && !c.isKilled() {
 		close(c.killed)
@@ -113,8 +113,8 @@ func (c *child) leftFor() (pgid int) {
 	return pgid
 }
 
-// closeGroup returns when no process of the killed group runs any more, and
-// gives its id back.
+// closeGroup returns when no process of the killed group runs any more. It reaps the
+// leader, which frees the id of the group.
 func (c *child) closeGroup() {
 	c.watcher.Wait()
 	if c.leader != nil {

@@ -60,9 +60,9 @@ type ExecOptions struct {
 	// Timeout bounds one run; 0 means never.
 	Timeout time.Duration
 
-	// Result has what the program writes to stdout be the result of its job, if it is done: see troupe.SetResult. It is taken as
-	// JSON if it is that, else as a text, without line breaks at its end; nothing is none. It is not logged. One of more than
-	// troupe.MaxResult bytes is not kept, and the log says so: the job is done all the same.
+	// Result makes the output on stdout the result of the job, if the job is done: see troupe.SetResult. Valid JSON is taken as
+	// it is, other output as a text without the line breaks at its end. Empty output is no result. The output is not logged. A result of
+	// more than troupe.MaxResult bytes is not kept, and the log says so; the job is done all the same.
 	Result bool
 
 	// Logger gets what the program writes.

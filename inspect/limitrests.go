@@ -23,9 +23,9 @@ func (l *Limit) Resting() (n int) {
 	return n
 }
 
-// Rest has the rule rest for d from now on, a millisecond to a year, for all processes, whatever it rested for before: it lets nobody
-// in, and when that is over one job, the probe; see troupe.Breaker. The d of 0 ends a rest, and the held jobs are let in. It reports
-// whether anything has changed: false of a rule that did not rest. It is an error if the limit has no Breaker.
+// Rest makes the rule rest for d from now on, in all processes, however long it was to rest before. d is a millisecond to a year. A rule
+// that rests lets no job in; after the rest it lets in one job, the probe: see troupe.Breaker. With a d of 0 it ends a rest, and lets the
+// held jobs in. It reports whether anything has changed: not if d is 0 and the rule did not rest. It is an error if the limit has no Breaker.
 func (r *LimitRule) Rest(ctx context.Context, d time.Duration) (bool, error) {
 	fail := func(err error) (bool, error) { return false, fmt.Errorf("limit %s: rest: %w", r.ID, err) }
 	if d != 0 && (d < time.Millisecond || d > 365*24*time.Hour) {

@@ -75,7 +75,7 @@ func (i *Inspector) lookAtLimit(ctx context.Context, base, name string) error {
 	})...)
 }
 
-// lookAt has the leader look soon at those of the rules that hold jobs.
+// lookAt makes the leader look soon at those of the rules that hold jobs.
 func (i *Inspector) lookAt(ctx context.Context, base string, rules ...string) error {
 	if len(rules) == 0 {
 		return nil

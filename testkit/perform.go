@@ -35,9 +35,9 @@ func withInfo(ctx context.Context, info troupe.JobInfo) context.Context {
 	return context.WithValue(ctx, jobctx.Info{}, &info)
 }
 
-// Perform runs fn once with args, as the daemon would after a push with opts: the
+// Perform runs fn once with args, as the daemon would after a push with opts. The
 // job is encoded by the client and decoded from those bytes, so that a type that
-// does not survive the way through Redis shows here. It returns what fn returns;
+// cannot be stored in Redis fails here. It returns what fn returns;
 // a panic is a *troupe.PanicError whose stack is logged. A push that fails, or a
 // type that cannot be a job's, fails the test.
 //

@@ -12,10 +12,10 @@ import (
 
 // Client returns the option with which a client traces its pushes. Each call that pushes,
 // a bulk push as well, gets one span, from its beginning until Redis has answered, and its
-// jobs carry the context of that span. It is current in the context of client middleware.
+// jobs carry the context of that span. Client middleware finds the span in its context.
 //
-// All this only if the context of the call has a sampled span. Else there is no span, no
-// allocation, and the job has the bytes that it has without this option.
+// If the context of the call has no sampled span, there is no span and no allocation, and the
+// job has the bytes that it has without this option.
 //
 // A job that carries a context already keeps it, be it pushed by PushPayload or with
 // client.Set. The span of PushPayload then has a link to that context. The poller of the daemon

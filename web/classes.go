@@ -14,7 +14,7 @@ import (
 	"github.com/troupehq/troupe/web/internal/draw"
 )
 
-// classesEvery is how old the numbers of classes may be; processes tell them every ten seconds.
+// classesEvery is the age at which the numbers of classes are read again; processes write theirs every ten seconds.
 const classesEvery = 10 * time.Second
 
 // mostClasses is how many classes a page has.

@@ -19,13 +19,13 @@ func (r *rig) ends(asked fetch.Move, said ...string) fetch.Move {
 	return m
 }
 
-// restEnds has the rest of a rule end, by now.
+// restEnds ends the rest of a rule now.
 func (r *rig) restEnds(rule string) {
 	r.t.Helper()
 	r.must("end a rest", r.rdb.HSet(r.ctx, keys.Rest(r.base(), rule), "ends", "1.000000").Err())
 }
 
-// letIn has the leader look at the rules, whenever they are due.
+// letIn lets held jobs in as the leader does, whenever the rules are due.
 func (r *rig) letIn(rule string) int {
 	r.t.Helper()
 	r.must("make it due", r.rdb.ZAdd(r.ctx, keys.HeldRules(r.base()), redis.Z{Score: 1, Member: rule}).Err())

@@ -61,8 +61,8 @@ const life = time.Minute
 // ErrNoReply is the error of Send when a process has not answered in time.
 var ErrNoReply = errors.New("no reply")
 
-// Send asks processes for something and calls each with their replies as they come, until all
-// have replied, it returns false, or ctx ends: then the error is ErrNoReply.
+// Send sends a request to processes and calls each with every reply, until all
+// have replied or each returns false. If ctx ends before that, the error is ErrNoReply.
 func Send(ctx context.Context, rdb redis.UniversalClient, identities []string, r Request, each func(Reply) bool) error {
 	r.ID = rand.Text()
 	if err := send(ctx, rdb, identities, r); err != nil {
@@ -107,7 +107,7 @@ func send(ctx context.Context, rdb redis.UniversalClient, identities []string, r
 	return err
 }
 
-// Wake has processes look at their signals, and beat, now. It does not wait for that.
+// Wake asks processes to look at their signals, and to beat, now. It does not wait for that.
 func Wake(ctx context.Context, rdb redis.UniversalClient, identities ...string) error {
 	return send(ctx, rdb, identities, Request{Do: Look})
 }

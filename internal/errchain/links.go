@@ -77,8 +77,8 @@ func Is(err, target error) (is bool) {
 	return false
 }
 
-// As is errors.AsType. In an error that panics it finds nothing. It asks for no memory if err is nil,
-// since each job that succeeds is asked.
+// As is errors.AsType, but finds nothing in an error whose methods panic. It does not allocate if err is nil,
+// since it is called for each job that succeeds.
 func As[T error](err error) (found T, ok bool) {
 	if err == nil {
 		return found, false

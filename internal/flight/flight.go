@@ -119,14 +119,14 @@ func Latest(ctx context.Context, rdb redis.UniversalClient) ([]Record, error) {
 	return all, err
 }
 
-// Processes are those that have records, also of the last three days' processes that are gone.
+// Processes returns the identities of the processes that have records, also of those that ended within the last three days.
 func Processes(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	return rdb.ZRange(ctx, keys.Flights, 0, -1).Result()
 }
 
-// Since returns, in the order of time, the records of all processes whose kind contains the text kind
-// and that are newer than those seen before. seen has the time of the last one by process; Since brings it
-// up to date.
+// Since returns the records of all processes whose kind contains the text kind and that are newer than
+// those seen before, in the order of time. seen maps a process to the time of its last record that was seen; Since updates
+// it.
 func Since(ctx context.Context, rdb redis.UniversalClient, kind string, seen map[string]time.Time) (all []Record, err error) {
 	processes, err := Processes(ctx, rdb)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 // JobCrashed is the kind of the records that Fold makes.
 const JobCrashed = "job crashed"
 
-// foldTime is how long what a panic leads to may take.
+// foldTime bounds the time from a panic to its last record.
 const foldTime = time.Minute
 
-// Fold makes one record for people of those that a panic of a job leaves: that it failed, what
-// became of it, that its actor crashed, and that this was restarted. Records are in the order of time.
+// Fold merges the records that a panic of a job leaves into one: the failure of the job, its outcome,
+// the crash of the actor and its restart. Records are in the order of time.
 func Fold(records []Record) []Record {
 	out := slices.Clone(records)
 	gone := make([]bool, len(out))
@@ -55,8 +55,8 @@ func Fold(records []Record) []Record {
 	return out[:n]
 }
 
-// nearest is the first record of a kind about the actor of a crash, in steps of 1 from the first or of -1 from the last; -1 if
-// there is none near in time.
+// nearest returns the index of a record of one of these kinds about the actor of a crash, -1 if none is near in time. A step
+// of 1 searches from the first record on, a step of -1 backwards from the last.
 func nearest(records []Record, crash Record, step int, kinds ...string) int {
 	at := 0
 	if step < 0 {

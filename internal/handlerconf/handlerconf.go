@@ -1,5 +1,4 @@
-// Package handlerconf has what a configuration of handlers is checked with, for the packages
-// handler and config.
+// Package handlerconf checks configurations of handlers, for the packages handler and config.
 package handlerconf
 
 import (

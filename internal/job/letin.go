@@ -50,7 +50,7 @@ func ReleaseOne(ctx context.Context, rdb redis.UniversalClient, base, rule, memb
 	return n, err
 }
 
-// Rest has a rule rest for d from now on, or ends its rest with 0. False: it has no breaker, or did not rest.
+// Rest makes a rule rest for d from now on, or ends its rest if d is 0. It returns false if the rule has no breaker, or did not rest.
 func Rest(ctx context.Context, rdb redis.UniversalClient, base, rule string, d time.Duration) (bool, error) {
 	n, _, err := letIn(ctx, rdb, base, 1, "rest", rule, inSeconds(d))
 	return n > 0, err
@@ -68,7 +68,7 @@ func letIn(ctx context.Context, rdb redis.UniversalClient, base string, most int
 // slotsFor is how long a key of slots lives without a beat of a job that has one; the slots end before.
 const slotsFor = 7 * 24 * time.Hour
 
-// RenewSlots has the slots of jobs that run live for life from now on, and returns the rules of each whose slots are gone: they
+// RenewSlots renews the slots of running jobs: they live for life from now on. It returns the rules of each job whose slots are gone. Those
 // are not taken again here, since the job may have ended meanwhile.
 func RenewSlots(ctx context.Context, rdb redis.UniversalClient, jobs []*Rules, life time.Duration) (gone map[*Rules]*Rules, err error) {
 	if len(jobs) == 0 {

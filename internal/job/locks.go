@@ -25,8 +25,8 @@ func FreeLock(ctx context.Context, rdb redis.UniversalClient, key, jid string) (
 	return n > 0, nil
 }
 
-// RenewLocks has locks live for their For from now on at least, each if its job holds it. One that Redis has
-// forgotten is not taken again: its job may have ended meanwhile.
+// RenewLocks renews each lock that its job holds: it lives for its For from now on at least. A lock that Redis has
+// forgotten is not taken again, since its job may have ended meanwhile.
 func RenewLocks(ctx context.Context, rdb redis.UniversalClient, locks []*Lock) error {
 	const page = 500
 	size := page

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// ResultField has the end of a job be kept for so many seconds.
+	// ResultField is the field of a job that says for how many seconds its end is kept.
 	ResultField = "t_result"
 
 	// ResultTTL is how long a result is kept if nothing else is said.

@@ -34,7 +34,7 @@ var defineSource string
 
 var defineScript = script.New("job.define", defineSource)
 
-// Define is what becomes of the text of a limit.
+// Define is the way in which the text of a limit is written to Redis.
 type Define string
 
 const (
@@ -57,7 +57,7 @@ func DefineLimits(ctx context.Context, rdb redis.UniversalClient, base string, h
 	return n, nil
 }
 
-// LimitTexts are the LimitText of limits, by name as rules have it. Two of one name that differ are an error.
+// LimitTexts returns the LimitText of limits, by the name that their rules have. Two limits of one name that differ are an error.
 func LimitTexts(all ...troupe.Limit) (map[string]string, error) {
 	texts := map[string]string{}
 	for i := range all {
@@ -104,7 +104,7 @@ const (
 	SaidFailed = "failed"
 )
 
-// SaidRest has a rule rest for d, whatever else the end of the run tells.
+// SaidRest is the text that makes a rule rest for d, whatever the outcome of the run.
 func SaidRest(d time.Duration) string { return "rest " + inSeconds(d) }
 
 // SameKind reports whether two limits differ by their numbers alone, which can change while jobs run.
@@ -115,7 +115,7 @@ func SameKind(a, b *troupe.Limit) bool {
 
 func inSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// CanRest tells why troupe.Rest cannot have the limit of that name rest, of those that a job is under; nil if it can.
+// CanRest returns the reason why troupe.Rest cannot make the limit of that name rest, nil if it can. all are the limits of the job.
 func CanRest(all []*troupe.Limit, name string) error {
 	i := slices.IndexFunc(all, func(l *troupe.Limit) bool { return l.Name == name })
 	if i < 0 {

@@ -185,7 +185,7 @@ func (w *Writer) await(met func() bool) {
 	}
 }
 
-// leave has the queue written.
+// leave starts a goroutine that writes the queue, unless one runs.
 func (w *Writer) leave() {
 	w.due, w.warned = true, false
 	if !w.writing && len(w.queue) > 0 {

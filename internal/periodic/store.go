@@ -119,7 +119,7 @@ func (s *Store) read(ctx context.Context, space string, names []string) (all []*
 	return all, nil
 }
 
-// states has the entries that are shared with sidekiq-scheduler obey what its page says of them.
+// states disables and enables the entries that are shared with sidekiq-scheduler as its page says.
 func (s *Store) states(ctx context.Context, all []*Entry) error {
 	var names []string
 	for _, e := range all {
@@ -257,7 +257,7 @@ func (s *Store) write(ctx context.Context, d *draft, key string) error {
 	return err
 }
 
-// begin has an entry go on behind a tick.
+// begin marks tick as done, so that the entry goes on after it.
 func begin(ctx context.Context, p redis.Pipeliner, key string, tick time.Time) {
 	last, _ := job.EncodeJSON(Tick{At: tick, What: "written"}) // texts of ours
 	p.HSet(ctx, key, "troupe_last", last)

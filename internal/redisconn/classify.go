@@ -29,11 +29,11 @@ const (
 	// something; until then it is like an outage.
 	Auth
 
-	// Command: Redis refuses this very command (a key of a wrong type, a syntax
-	// error), or the client could not send it. Repeating it will not help.
+	// Command means that Redis refuses this very command (a key of a wrong type, a syntax
+	// error), or that the client could not send it. Repeating it will not help.
 	Command
 
-	// Local: the caller has cancelled the call or closed the client. It says
+	// Local means that the caller has cancelled the call or closed the client. It says
 	// nothing about Redis.
 	Local
 )

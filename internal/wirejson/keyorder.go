@@ -13,7 +13,7 @@ type keyWord struct {
 }
 
 // keyOrder are the keys that Sidekiq, and troupe's client, write first into every
-// job, in their order. What is guessed wrong costs next to nothing.
+// job, in their order. A job with another order is read a little slower.
 var keyOrder = [...]keyWord{
 	keyWordOf("retry"), keyWordOf("queue"), keyWordOf("class"), keyWordOf("args"),
 	keyWordOf("jid"), keyWordOf("created_at"), keyWordOf("enqueued_at"),

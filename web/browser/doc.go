@@ -1,6 +1,6 @@
 // Package browser has the tests of the dashboard in a real browser, Chromium, on data that real
-// Sidekiq has written beside that of troupe. It is a module of its own, for what it needs is
-// nobody else's: chromedp, and axe-core among the test data.
+// Sidekiq has written beside that of troupe. It is a module of its own, since nothing else
+// needs its dependencies: chromedp, and axe-core among the test data.
 //
 // What the dashboard has to keep, and which test proves it:
 //

@@ -225,8 +225,8 @@ func (f *fetcher) reserved(jobs []*reservation, args ...any) ([]string, []any) {
 	return keys, args
 }
 
-// restore writes back what a Redis without its data has forgotten. After a silence so long
-// that Redis has dropped the last call by itself, others have taken over.
+// restore writes the jobs in hand back into a Redis that has lost its data. If the last renewal is so long ago
+// that the record of the last call has expired in Redis, others have taken the jobs over.
 func (f *fetcher) restore(ctx context.Context) error {
 	now := time.Now()
 	jobs := f.sorted()

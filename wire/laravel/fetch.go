@@ -110,7 +110,7 @@ func (s *system) newFetcher(env fetch.Env) (fetch.Fetcher, error) {
 // Durable implements fetch.Fetcher.
 func (f *fetcher) Durable() bool { return true }
 
-// begin takes the turn.
+// begin waits until no other call of the fetcher is under way.
 func (f *fetcher) begin(ctx context.Context) error {
 	select {
 	case f.turn <- struct{}{}:

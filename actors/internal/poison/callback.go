@@ -16,9 +16,9 @@ const askTime = time.Second
 
 var errRecoveryHangs = errors.New("an earlier call has not returned, it is not asked meanwhile")
 
-// Callback asks Config.Recovery, about one job at a time. A call that takes
-// longer than askTime decides nothing; until it has returned, nothing else is
-// asked: one goroutine hangs, not one a job.
+// Callback calls Config.Recovery for one job at a time. A call that takes
+// longer than askTime decides nothing. Until it has returned there is no other call, so
+// at most one goroutine hangs.
 type Callback struct {
 	f func(*troupe.Payload, int) troupe.Recovery
 

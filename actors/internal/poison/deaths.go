@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// deathWorkers is how many jobs of dead processes the death handlers are told of
+	// deathWorkers is for how many jobs of dead processes the death handlers are called
 	// at once.
 	deathWorkers = 4
 	// complainTime is the least time between two lines about slow handlers.
@@ -119,8 +119,8 @@ func (q *Deaths) Idle() bool {
 	return len(q.waiting) == 0 && q.running == 0
 }
 
-// Close waits until the handlers were told of all or ctx ends, and gives up on the
-// others.
+// Close waits until the handlers were called for all jobs, or ctx ends. It gives up the
+// other jobs.
 func (q *Deaths) Close(ctx context.Context) {
 	q.workers.Await(ctx, q.Idle)
 	q.mu.Lock()

@@ -111,8 +111,8 @@ func (k *iteration) pushes() bool {
 	return kept != nil && kept.Used()
 }
 
-// push has what was pushed before the cursor enter Redis together with it, within ctx. What Redis refuses is
-// tried again by the settler; until it is in Redis nothing else is pushed.
+// push writes the cursor to Redis together with the pushes that were made before it, within ctx. The settler
+// repeats what Redis refuses; until it is in Redis nothing else is pushed.
 func (k *iteration) push(ctx context.Context, it troupe.Iteration) error {
 	if k.stay != nil { // with a cursor before this one
 		if err := k.stored(ctx); err != nil {
@@ -211,8 +211,8 @@ func (r *Run) keepPlace() {
 	}
 }
 
-// pushPlace has what an iterable job has pushed enter Redis with the cursor that its run has ended with: all of it if
-// the run was interrupted, else what is before the cursor. Neither does if the job is not ours any more.
+// pushPlace writes the cursor with which the run of an iterable job has ended, together with its pushes: all of them if
+// the run was interrupted, else those before the cursor. It writes nothing if the job is no longer this run's.
 func (r *Run) pushPlace(it troupe.Iteration) {
 	k, pushes := r.iteration, r.job.kept.Load().End(job.IsInterrupted(r.err))
 	if k.stay != nil && k.stayed() != nil {

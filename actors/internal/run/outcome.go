@@ -148,7 +148,7 @@ func (r *Run) fail() {
 	r.failed(dec)
 }
 
-// outcome is how the run has ended.
+// outcome returns how the run has ended.
 func (r *Run) outcome(asked troupe.OutcomeError, interrupted bool) job.Outcome {
 	switch {
 	case r.sent != job.Done:

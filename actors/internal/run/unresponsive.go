@@ -124,7 +124,7 @@ func (r *Run) giveUp(cause error) func() {
 	}
 }
 
-// Unresponsive lists the unresponsive jobs, the oldest first, and all items of those whose
+// Unresponsive returns the unresponsive jobs, the oldest first, and the items of all jobs whose
 // slots were given away.
 func (v *Env) Unresponsive() (jobs []tree.Unresponsive, replaced []*work.Item) {
 	u := &v.unresponsive

@@ -126,7 +126,7 @@ func (b *batch) push(member string, p *troupe.Payload) {
 	b.put(i, member, unsafe.String(unsafe.SliceData(text), len(text)))
 }
 
-// apply moves the members and sorts out who refused.
+// apply moves the members, and finds the queues or sets that refused theirs.
 func (b *batch) apply(ctx context.Context) (err error) {
 	switch {
 	case b.tried == 0:

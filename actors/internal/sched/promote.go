@@ -15,15 +15,15 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
-// Promoted is what one batch did.
+// Promoted is the result of one call of Promote.
 type Promoted struct {
 	Moved   int // now in their queues
 	Dead    int // were no valid jobs; now in the dead set, bytes unchanged
 	Dropped int // stopped by client middleware; gone, as with Ruby's poller
 
-	// More: call again at once. Else Next is when: the time of the first entry
-	// that is not due yet, by Redis's clock, or of another try with one that could
-	// not be moved; zero means that nothing waits, or that somebody else is moving
+	// More tells to call again at once. Otherwise Next is the time for the next call: when the first entry
+	// is due that is not due yet, by Redis's clock, or when an entry that could
+	// not be moved is tried again. Zero means that nothing waits, or that another process is moving
 	// the same entries.
 	More bool
 	Next time.Time

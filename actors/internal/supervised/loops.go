@@ -15,8 +15,8 @@ import (
 const resumeTime = time.Second
 
 // Loops is an actor whose work is done by goroutines of its own. They begin with each of
-// its incarnations and end with it; if one panics, the actor crashes of that. They rest
-// while the actor is held or suspended, and every message has them look at once.
+// its incarnations and end with it. If one panics, the actor crashes with that panic. They pause
+// while the actor is held or suspended, and every message wakes them.
 type Loops struct {
 	system *System
 	path   string

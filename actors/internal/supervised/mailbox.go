@@ -24,8 +24,8 @@ type Mailbox struct {
 	open atomic.Bool  // started and not gated
 	kept atomic.Int64 // user messages in held
 
-	// A restart ends with a message to itself that ends any suspension, also one
-	// that was ordered after the restart, and means the actor's next life.
+	// At the end of a restart the actor library sends a message to the actor itself. That message
+	// would end any suspension, also one that was ordered after the restart and is for the next incarnation.
 	suspended atomic.Bool
 	pausing   sync.Mutex
 	paused    bool        // somebody, not a crash, suspends the actor since its last Restart was sent
@@ -175,8 +175,8 @@ func (p post) passes() bool {
 	return p.system || crash
 }
 
-// flushLocked posts what was held, but for what a Hold still keeps, then opens if
-// there is none. What is posted meanwhile comes after it.
+// flushLocked posts the messages that were held, except those that a Hold still keeps. Then it opens the
+// mailbox if no Hold is left. Messages that are posted meanwhile come after these.
 func (m *Mailbox) flushLocked() {
 	var kept []post
 	for _, p := range m.held {
@@ -194,9 +194,9 @@ func (m *Mailbox) flushLocked() {
 	m.open.Store(!m.gated.Load())
 }
 
-// Wake posts a Wake, of which a stopped actor takes no notice. It runs nobody else's
-// code, as a message to a PID does that is gone: locks may be held. A nil Mailbox is
-// that of an actor that has not started yet, and looks when it does.
+// Wake posts a Wake, which a stopped actor ignores. Locks may be held, since it runs no code of
+// others; a message to a PID that is gone would. A nil Mailbox is
+// that of an actor that has not started yet, and looks when it starts.
 func (m *Mailbox) Wake() {
 	if m != nil {
 		m.PostUserMessage(Wake{})

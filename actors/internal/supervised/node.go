@@ -14,15 +14,15 @@ import (
 )
 
 // node is what the system knows of one actor. It wraps the actor's mailbox,
-// invoker and instance, which gives the live tree and cures defects of the actor
+// invoker and instance, which gives the live tree and works around defects of the actor
 // library:
-//   - a Restart that arrives after a Stop would revive a stopped actor: dropped;
-//   - a message sent to a name that is just being spawned hits a mailbox without
-//     a dispatcher: held until the mailbox starts;
-//   - a panic in Stopping, Restarting or Stopped leaves the parent waiting for
-//     ever: recovered and recorded;
-//   - the stack of a panic is dropped: taken while it still reaches the frame;
-//   - a restart ends a suspension that was ordered after it: ordered again.
+//   - A Restart that arrives after a Stop would revive a stopped actor. It is dropped.
+//   - A message to a name that is just being spawned hits a mailbox without
+//     a dispatcher. It is held until the mailbox starts.
+//   - A panic in Stopping, Restarting or Stopped leaves the parent waiting for
+//     ever. It is recovered and recorded.
+//   - The stack of a panic is dropped. It is taken while it still reaches the frame.
+//   - A restart ends a suspension that was ordered after it. That is ordered again.
 type node struct {
 	path, role, capsule string
 	depth               func() int
@@ -101,8 +101,8 @@ func (c *node) isOver() bool {
 	return c.ending || c.gaveUp
 }
 
-// waits notes when the restart, or the replacement's start, is due; zero if none
-// is. c may be nil, as in the next two.
+// waits notes when the restart, or the start of the replacement, is due; zero if none
+// is. c may be nil here, in setPublished and in isPublished.
 func (c *node) waits(until time.Time) {
 	if c == nil {
 		return

@@ -24,7 +24,7 @@ func delayOf(moves []*Move) time.Duration {
 	return asyncDelay
 }
 
-// inPlenty tells whether effects only have the job leave limits that had let it in ahead of its run.
+// inPlenty reports whether the only effect is that the job leaves limits that had let it in ahead of its run.
 func inPlenty(e *fetch.Effects) bool {
 	return e != nil && e.Rules != nil && e.Rules.Ahead && e.Rules.Said == nil && e.Lock == nil && e.Count == nil && e.Result == nil && e.Hash == nil && len(e.Push) == 0
 }

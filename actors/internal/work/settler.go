@@ -67,7 +67,7 @@ func NewSettler(e *env.Env, host Host) *Settler { return &Settler{env: e, host: 
 // Acks is how many acks wait.
 func (s *Settler) Acks() int { return int(s.waiting.Load()) }
 
-// setAcksLocked has these acks wait.
+// setAcksLocked replaces the acks that wait.
 func (s *Settler) setAcksLocked(ws []*Item) {
 	s.acks = ws
 	s.waiting.Store(int64(len(ws)))

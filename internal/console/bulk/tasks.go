@@ -157,7 +157,7 @@ func (ts *Tasks) States() []Progress {
 	return all
 }
 
-// Cancel has a task end before its next entry, if it runs.
+// Cancel ends a running task before its next entry.
 func (ts *Tasks) Cancel(id, by string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -45,7 +45,7 @@ func distance(at time.Time) string {
 	}
 }
 
-// progress has the last cell of rows begin with how far their jobs have come that are iterable, or that run and tell it.
+// progress puts the progress of a job before the last cell of its row, if the job is iterable, or runs and has set any.
 func (r *Redis) progress(ctx context.Context, rows []Row, jid func(i int) (string, *inspect.Progress)) error {
 	jids, told := make([]string, len(rows)), make([]*inspect.Progress, len(rows))
 	for i := range jids {

@@ -17,7 +17,7 @@ import (
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// Redis is a source: what a Redis tells, whoever wrote there. It is for one screen.
+// Redis is a source of what the screen shows: all that Redis has, whichever process wrote it. It is for one screen.
 type Redis struct {
 	*fleet.Fleet
 	ReadOnly bool // ask no process for anything
