@@ -27,7 +27,8 @@ type batch struct {
 	below []*batch
 	on    [3]*state
 
-	there bool
+	there  bool
+	places map[int]string // index -> job or batch
 	counts
 	refused [3]bool // callbacks that their queue has refused
 	closing bool    // it may be closed though the plan leaves it open

@@ -67,6 +67,7 @@ func (b *book) joined(words []string) (touched []*batch) {
 		}
 		s.joined = true
 		k.total++
+		b.takes(k, int(s.in.Index), s.name)
 		b.w.seen["job in a batch"]++
 	}
 	for _, k := range l.all {
@@ -80,8 +81,9 @@ func (b *book) joined(words []string) (touched []*batch) {
 				b.w.fail("%s is in %s", k.name, now.up)
 			}
 			up := l.of(now.up)
-			k.up, k.at = now.up, up.total
+			k.up, k.at = now.up, now.at
 			up.total++
+			b.takes(up, k.at, k.name)
 			b.w.seen["batch in a batch"]++
 			if k.fired[2] {
 				b.count(up, nil, "died")
@@ -98,6 +100,14 @@ func (b *book) joined(words []string) (touched []*batch) {
 		}
 	}
 	return touched
+}
+
+// takes notes who has a place in a batch.
+func (b *book) takes(k *batch, index int, name string) {
+	if other := k.places[index]; other != "" && other != name {
+		b.w.fail("%s has place %d of %s, and so has %s", name, index, k.name, other)
+	}
+	k.places[index] = name
 }
 
 // shutBy reports whether a command is the last of those that push into a batch.

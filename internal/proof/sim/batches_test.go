@@ -157,7 +157,7 @@ func (b *book) addBatch(plan *Batch, up *batch) *batch {
 }
 
 func (b *book) newBatch(plan *Batch, up *batch) *batch {
-	k := &batch{name: fmt.Sprintf("b%d", len(b.batches.all)+1), plan: plan, maker: up}
+	k := &batch{name: fmt.Sprintf("b%d", len(b.batches.all)+1), plan: plan, maker: up, places: map[int]string{}}
 	b.batches.all = append(b.batches.all, k)
 	return k
 }
@@ -289,7 +289,7 @@ func (w *world) pushBatches() {
 					return err
 				})
 			}
-			if len(closes)+len(revives) == 0 && w.book.finished() {
+			if len(closes)+len(revives) == 0 && w.book.finished() && !w.clientSends() {
 				return
 			}
 		}

@@ -67,6 +67,8 @@ type state struct {
 	callbackOf *batch              // nil: it is none
 	in         job.InBatch         // where it is counted, once it has come into Redis
 	joined     bool                // and the batch has it
+	kept       string              // what Redis has of its end
+	ends       []ended             // that were kept
 	revived    bool                // it was retried out of the dead set
 	asked      map[string]bool     // process -> it has asked the limits for a run; true: and they may have let it in
 }
@@ -158,6 +160,7 @@ func (b *book) after(o *owner, words []string) {
 	b.runsUnderLimits()
 	b.effects(o, script, before)
 	b.lookAtBatches(o, words, before)
+	b.lookAtResults(o, words, before)
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
 		s.pushed = s.pushed || len(now) > 0
@@ -217,6 +220,7 @@ func (b *book) fellBack() {
 	b.locksFellBack()
 	b.limitsFellBack()
 	b.batchesFellBack()
+	b.resultsFellBack()
 	for _, s := range b.allJobs() {
 		switch now := b.where[s.name]; {
 		case len(now) > 0: // who has it in hand may run it, too

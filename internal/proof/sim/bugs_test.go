@@ -19,9 +19,10 @@ import (
 
 // bug is a fault that is put into the engine, to show that a run finds it.
 type bug struct {
-	fetcher fetch.Factory                           // nil: fetch.NewReliable
-	script  func(w *world, words []string) []string // changes a command on its way to Redis; nil: none
-	plan    func(*Plan)                             // makes a plan more of the kind that finds it; nil: as drawn
+	fetcher  fetch.Factory                           // nil: fetch.NewReliable
+	script   func(w *world, words []string) []string // changes a command on its way to Redis; nil: none
+	outcomes func([]error)                           // changes the outcomes of the jobs of a call
+	plan     func(*Plan)                             // makes a plan more of the kind that finds it; nil: as drawn
 }
 
 // TestSeededBugsAreFound puts one bug at a time into the engine and runs seeds
@@ -146,7 +147,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 			instead(edit{"settle", "if ends(r) > now() then first = {'', ends(r)} end", "if ends(r) > now() then first = {'', ends(r) + 100} end\n  at = at + 60"}),
 		)}, "beside a free slot"},
 		{"a lock until the start that stays", bug{plan: alike(untilStart), fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &keeper{f.(effector)} })}, "still holds its lock"},
-	}, batchBugs()...) {
+	}, slices.Concat(batchBugs(), resultBugs(), collectBugs())...) {
 		t.Run(b.name, func(t *testing.T) {
 			for seed := 1; seed <= 1000; seed++ {
 				plan := unbatched.Example(seed)

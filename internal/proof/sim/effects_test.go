@@ -23,6 +23,7 @@ type pushing struct {
 	children []*state
 	well     bool   // it has ended well
 	how      string // and is "done" or "dropped"
+	result   string // that the run has said
 
 	grown []*state // of children: those that enter the batch of the job
 	made  *batch   // with others of them
@@ -252,6 +253,7 @@ func (p *process) items(ctx context.Context, j *state, cursor *int, yield func(i
 	}) {
 		return errGone
 	}
+	p.setResult(ctx, j, j.last[p.name])
 	first := 0
 	if cursor != nil {
 		first = *cursor
@@ -319,6 +321,8 @@ func (s *state) args() troupe.Args {
 	switch {
 	case s.plan.Items > 0:
 		return each{}
+	case s.plan.Many:
+		return several{}
 	case s.unique():
 		return one{s.plan.Unique.Group}
 	}

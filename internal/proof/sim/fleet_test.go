@@ -138,6 +138,7 @@ func (p *process) registry() *troupe.Registry {
 	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[work]) error { return p.handle(ctx, j.JID) }, opts)
 	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[one]) error { return p.handle(ctx, j.JID) }, opts)
 	p.iterable(reg, opts)
+	p.collected(reg, opts)
 	return reg
 }
 
@@ -165,6 +166,7 @@ func (p *process) handle(ctx context.Context, jid string) error {
 		return p.notKept(ctx, err)
 	}
 	p.rest(ctx, j)
+	p.setResult(ctx, j, push)
 	return p.end(ctx, j, j.plan.Lasts, push)
 }
 
@@ -261,6 +263,7 @@ func (w *world) push() {
 	w.client = &owner{name: "client", steps: new(steps)}
 	rdb := w.newClient(w.client)
 	c := client.New(rdb)
+	w.waitForJobs()
 	w.pushing = 1
 	if len(w.plan.Batches) > 0 {
 		w.pushing = 2
@@ -312,10 +315,14 @@ func (w *world) windUp() {
 	}
 	w.mu.Lock()
 	w.client.dead = true
+	w.unwait()
 	for _, c := range w.conns {
 		c.sever()
 	}
 	w.mu.Unlock()
+	for _, c := range w.connsOf(w.client) {
+		w.dispatch(c, []string{"UNSUBSCRIBE"}) // the server sees that it is closed
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -19,7 +19,7 @@ func (w *world) dial(o *owner) func(context.Context, string, string) (net.Conn, 
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if o.dead || time.Now().Before(w.down) {
-			return nil, errGone
+			return nil, &net.OpError{Op: "dial", Net: "sim", Err: errGone}
 		}
 		c := newConn(w, o)
 		w.dials++
@@ -91,7 +91,7 @@ func (w *world) dispatch(c *conn, words []string) []byte {
 func (w *world) exchange(c *conn) {
 	step := stepOf(c.cmds[0].words)
 	f := w.fault(c.owner, jobSteps[step] || c.owner == w.client, waySteps[step] && !strings.HasPrefix(c.cmds[0].key, "lpush troupe:"),
-		step == "settle" && slices.ContainsFunc(c.cmds[0].words, func(word string) bool { return word == "push" || word == "join" || word == "count" }))
+		step == "settle" && slices.ContainsFunc(c.cmds[0].words, func(word string) bool { return word == "push" || word == "join" || word == "count" || word == "keep" }))
 	if f == nil || c.gone && f.ofCommand() {
 		w.carryOut(c, true)
 		return

@@ -65,6 +65,9 @@ func (s *state) options() []client.Option {
 	if s.plan.In > 0 {
 		opts = append(opts, client.In(s.plan.In))
 	}
+	if s.plan.Kept {
+		opts = append(opts, client.KeepResult(keptFor))
+	}
 	if u := s.plan.Unique; u.Group != 0 {
 		opts = append(opts, client.Unique(troupe.Unique{Until: u.Until, For: u.For, Across: u.Across}))
 	}

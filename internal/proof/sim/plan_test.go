@@ -27,6 +27,7 @@ type Plan struct {
 	Children Unique // what jobs push with their acks, in part
 	Limits   []Limit
 	Batches  []Batch
+	Waits    []Wait
 	Revives  bool // dead jobs of batches are retried
 
 	NoClient bool // Redis knows no CLIENT ID: waits are not ended by their clients
@@ -49,14 +50,18 @@ type Job struct {
 	Rests        time.Duration // its runs have its limits rest for so long
 	Kills        Pill
 
-	Pushes int // so many jobs, with its ack
-	Links  int // jobs behind it in its chain
-	Items  int // it is iterable, and has so many
+	Pushes int  // so many jobs, with its ack
+	Links  int  // jobs behind it in its chain
+	Items  int  // it is iterable, and has so many
+	Many   bool // it is performed together with others
 
 	Dies  bool   // each run kills it, until it is retried out of the dead set
 	Drops bool   // it is discarded
 	Grows int    // jobs that it adds to its batch, with its ack
 	Makes *Batch // likewise, in its batch
+
+	Result bool // its runs say one
+	Kept   bool // its end is kept whatever it is
 
 	Unique Unique
 }
@@ -164,14 +169,27 @@ func span(t *rapid.T, what string, ranges ...[2]int) time.Duration {
 // plans draws a plan. Zeros are the simplest, so that a failing plan shrinks
 // towards few processes, few jobs and few faults.
 var plans = rapid.Custom(func(t *rapid.T) Plan {
+	p := drawBatched(t)
+	if !p.Cluster && !p.poisoned() && draw(t, "results", 0, 5) == 5 {
+		drawResults(t, &p)
+	}
+	if draw(t, "many", 0, 4) == 4 {
+		drawMany(t, &p)
+	}
+	return p
+})
+
+// batchedPlans draws the plan without results and calls of many jobs, unbatched without batches as well.
+var batchedPlans = rapid.Custom(drawBatched)
+
+func drawBatched(t *rapid.T) Plan {
 	p := drawUnbatched(t)
 	if !p.Cluster && !p.poisoned() && draw(t, "batched", 0, 3) == 3 {
 		drawBatches(t, &p)
 	}
 	return p
-})
+}
 
-// unbatched draws the plan without batches.
 var unbatched = rapid.Custom(drawUnbatched)
 
 func drawUnbatched(t *rapid.T) Plan {
@@ -331,8 +349,8 @@ func drawFault(t *rapid.T, places int) Fault {
 }
 
 func (j *Job) String() string {
-	return fmt.Sprintf("queue %s, after %s, in %s, lasts %s, fails %d, rests %s, unresponsive %t, kills %d, pushes %d, links %d, items %d, unique %v, dies %t, drops %t, grows %d",
-		j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Rests, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items, j.Unique, j.Dies, j.Drops, j.Grows)
+	return fmt.Sprintf("queue %s, after %s, in %s, lasts %s, fails %d, rests %s, unresponsive %t, kills %d, pushes %d, links %d, items %d, unique %v, dies %t, drops %t, grows %d, result %t, kept %t, many %t",
+		j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Rests, j.Unresponsive, j.Kills, j.Pushes, j.Links, j.Items, j.Unique, j.Dies, j.Drops, j.Grows, j.Result, j.Kept, j.Many)
 }
 
 // String is the plan for people.
@@ -355,6 +373,7 @@ func (p Plan) String() string {
 	for i, l := range p.Limits {
 		fmt.Fprintf(&b, "  limit l%d: %+v\n", i, l)
 	}
+	fmt.Fprintf(&b, "  waits %v\n", p.Waits)
 	for _, t := range p.Troubles {
 		fmt.Fprintf(&b, "  trouble: after %s, for %s, key %q\n", t.At, t.For, t.Key)
 	}

@@ -136,7 +136,8 @@ func TestSeeds(t *testing.T) {
 // has died comes back, and takes no other token;
 // Redis has forgotten what a limit is, and learns nothing of its breaker until the next beat;
 // a slot is refused to a job that is the probe, and it gets one when others are held; a copy of a job is let in as its parent, which there
-// is twice, pushes it again.
+// is twice, pushes it again; a batch becomes a job of another one in the step that adds other jobs to that; a batch enters late, when the
+// client has nothing to do any more.
 func TestSeedsThatWereMisjudged(t *testing.T) {
 	isWell := func(s int, p Plan) {
 		if o := simulate(t, p, nil); o.wrong != nil {
@@ -148,6 +149,9 @@ func TestSeedsThatWereMisjudged(t *testing.T) {
 	}
 	for _, s := range []int{670, 2517, 7085, 9363, 20962} {
 		isWell(s, unbatched.Example(s))
+	}
+	for _, s := range []int{938, 1391} {
+		isWell(s, batchedPlans.Example(s))
 	}
 }
 

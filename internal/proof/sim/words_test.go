@@ -102,7 +102,7 @@ func script(words []string) string {
 // reads are the commands that move nothing.
 var reads = map[string]bool{
 	"ping": true, "info": true, "type": true, "client": true, "hkeys": true, "get": true, "scan": true, "hscan": true,
-	"zrangebyscore": true, "zrange": true, "exists": true, "hexists": true, "smembers": true, "scard": true, "subscribe": true, "publish": true,
+	"zrangebyscore": true, "zrange": true, "exists": true, "hexists": true, "smembers": true, "scard": true, "subscribe": true, "unsubscribe": true, "publish": true,
 	"sadd": true, "multi": true, "set": true,
 	"hget": true, "hgetall": true, "llen": true, "lrange": true, "lpos": true, "pttl": true, "zscore": true, "time": true, "sismember": true,
 	"pexpire": true, "expire": true, "setnx": true,

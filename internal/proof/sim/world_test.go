@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -50,6 +51,9 @@ type world struct {
 	peers   []*peer
 	client  *owner
 	pushing int // goroutines of the client
+	waits   []*waiting
+	over    context.Context // ends as the world is wound up
+	unwait  func()
 	alarms  []alarm
 	book    book
 	ending  bool // the fleet is being stopped in good order
@@ -168,6 +172,7 @@ func newWorld(t *testing.T, p Plan, b *bug) *world {
 	}
 	synctest.Wait()
 	w.server = w.redis.Server()
+	w.over, w.unwait = context.WithCancel(context.Background())
 	current.Store(w)
 	w.redis.ClockTTL(true)
 	w.redis.Seed(1)
@@ -288,6 +293,7 @@ func (w *world) ring() {
 func (w *world) step(limit time.Time) {
 	w.ring()
 	w.settle()
+	w.answers()
 	w.orphans()
 	w.reap()
 	list, next := w.options()
@@ -358,7 +364,7 @@ func (w *world) run() {
 		most = slowest // a job that Ruby runs neither asks nor leaves: its slot ends after a minute
 	}
 	if !w.until(most, w.quiescent) {
-		w.fail("after %s and %d steps there is still work, or a push that does not end: %s", time.Since(w.began), w.steps, w.book.unfinished())
+		w.fail("after %s and %d steps there is still work, or a push that does not end: %s", time.Since(w.began), w.steps, w.book.unfinished()+w.unanswered())
 	}
 	if w.wrong == nil {
 		w.book.kept()
@@ -387,7 +393,7 @@ func (w *world) quiescent() bool {
 	w.mu.Lock()
 	pushing := w.pushing > 0
 	w.mu.Unlock()
-	return !pushing && !w.clientSends() && len(w.alarms) == 0 && w.allNoticed() && w.book.finished() && w.book.orphans() == 0
+	return !pushing && !w.clientSends() && w.unanswered() == "" && len(w.alarms) == 0 && w.allNoticed() && w.book.finished() && w.book.orphans() == 0
 }
 
 // clientSends reports whether a command of the client is on its way.
