@@ -44,6 +44,7 @@ func (a *account) allow(job string, runs, copies int) {
 func (w *World) started(o *owner, p *place, u *unit) {
 	a := &w.acc
 	a.starts[u.job]++
+	u.run = a.starts[u.job]
 	w.tracef("%s starts %s from %s", o.name(), u.job, u.list)
 	if w.seen["cloned"] == 0 && a.starts[u.job] > a.pushed[u.job]+a.allowed[u.job] {
 		w.fail("second run: %s starts for the %d. time, pushed %d times, and %d runs more are explained", u.job, a.starts[u.job], a.pushed[u.job], a.allowed[u.job])

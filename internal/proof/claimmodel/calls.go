@@ -195,19 +195,23 @@ func (p *place) settle(u *unit) {
 	} else if u.givenUp {
 		effects.Slot.Keep, effects.Slot.As = slotLife, u.job+"~"+p.o.id()
 	}
+	effects.Count = w.counting(u, p.o)
 	done := func(r Reply) {
 		u.busy = false
+		if x := effects.Count; x != nil && w.rules.CountedInStep && len(r.Refused) == 0 {
+			w.run(p.m, -1, func(c *call) Reply { c.wrote = true; x.count(c, u.job, w.rules); return Reply{Verdict: OK} })
+		}
 		if len(r.Refused) == 0 {
 			p.acked(u)
 		}
 	}
 	switch {
 	case to.None:
-		p.request("ack with effects "+u.job, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, to, effects) }, done)
+		p.request("ack with effects "+u.job, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.moveCounted(c, h, u, to, effects) }, done)
 	case master == p.m:
-		p.request("move "+u.job+" to "+to.Key, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, to, effects) }, done)
+		p.request("move "+u.job+" to "+to.Key, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.moveCounted(c, h, u, to, effects) }, done)
 	case u.put && (effects.Lock != "" || effects.Slot.Limit != nil):
-		p.request("take away "+u.job, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.move(c, h, u, Destination{None: true}, effects) }, done)
+		p.request("take away "+u.job, p.next(), []*unit{u}, func(c *call, h Head) Reply { return w.moveCounted(c, h, u, Destination{None: true}, effects) }, done)
 	case u.put || w.rules.DestinationFirst && u.outcome != open && !u.put:
 		acks := []Ack{{List: u.list, Len: -1, Jobs: []string{u.job}}}
 		p.request("ack "+u.job, p.next(), nil, func(c *call, h Head) Reply { return Take(c, h, acks, nil) }, func(r Reply) {

@@ -129,6 +129,10 @@ func Move(c *call, h Head, list, job string, to Destination, e Effects) Reply {
 		e.enter(c, h.rules) //nolint:errcheck // only in a mutant
 		e.Push = nil
 	}
+	if h.rules.ResultBehindHead {
+		h.open(c)
+		e.Count.keep(c, job, h.rules)
+	}
 	m, v := h.enter(c)
 	if v != OK {
 		return Reply{Verdict: v}
@@ -145,6 +149,9 @@ func Move(c *call, h Head, list, job string, to Destination, e Effects) Reply {
 	if h.rules.LockBehindMove {
 		e.unlock(c, job, h.rules)
 	}
+	if h.rules.CountBehindMove {
+		e.Count.count(c, job, h.rules)
+	}
 	switch err := e.enter(c, h.rules); {
 	case err != nil && to.Stay && !h.rules.RefusedStayFails:
 		return Reply{Verdict: Failed}
@@ -154,6 +161,10 @@ func Move(c *call, h Head, list, job string, to Destination, e Effects) Reply {
 		unname(c, h.Address, list)
 		e.unlock(c, job, h.rules)
 		e.Slot.leave(c, job, h.rules)
+		e.Count.keep(c, job, h.rules)
+		if !h.rules.CountedInStep {
+			e.Count.count(c, job, h.rules)
+		}
 	default:
 		r.Refused = []string{job}
 	}

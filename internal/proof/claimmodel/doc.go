@@ -57,6 +57,14 @@
 //   - without a slot: a run whose slot Redis has forgotten takes it again before anything else;
 //   - slot without a job: when all jobs have ended no slot is left, but of jobs that Ruby ran. Held jobs are then none.
 //
+// In others, on one server, the jobs that are pushed before a batch is closed are in it (batches.go): the move that ends a job counts it there,
+// keeps what its run says, and pushes the callback of the batch with the last of them. Then these must hold as well:
+//
+//   - count: what is pending is what has entered and has not ended, at each step; not counted: a job that has ended is counted;
+//   - early: the callback enters when no job of the batch waits or is in progress, and the batch is closed;
+//   - doubled, missing: it enters once, unless Redis has fallen back;
+//   - result: what is kept of a job changes in the step that ends it, to what the run says that is settled, and in no other.
+//
 // [Without] takes single rules out; the tests want to see a history in which the
 // lack of each shows. go test -run TestEachRuleIsNeeded/Numbers -model.show prints
 // the smallest such history, step by step.
@@ -65,5 +73,6 @@
 // queues, counts of recoveries and suspects, fairness of waits, a slot that moves,
 // commands that outlive the server that they were sent to, data that vanishes
 // under open connections (FLUSHALL), chains (a chain is a push), jobs that hold their lock
-// until they start, several limits of a job, rates, scripts that break off while jobs are under limits, and effects in processes that were cloned.
+// until they start, several limits of a job, rates, scripts that break off while jobs are under limits, and effects in processes that were cloned, batches within batches,
+// who waits for results.
 package claimmodel

@@ -14,6 +14,7 @@ type Effects struct {
 	Lock   string // key of the lock of the job that is moved, "" for none
 	Keep   bool   // the job goes on, and keeps it
 	Slot   Leaving
+	Count  *Counting // nil: it is in no batch
 }
 
 // Push is a job that enters, if nobody else holds its lock.

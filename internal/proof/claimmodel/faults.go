@@ -72,7 +72,16 @@ func (w *World) push() {
 	}
 	w.tracef("%s is pushed to %s", job, q)
 	w.acc.pushed[job]++
-	w.run(m, -1, func(c *call) Reply { c.push(queueKey(q), job, true); return Reply{} }) //nolint:errcheck // looked above
+	joins := w.faults.batches && !w.closed
+	if joins {
+		w.batch = append(w.batch, job)
+	}
+	w.run(m, -1, func(c *call) Reply {
+		if c.push(queueKey(q), job, true); joins { //nolint:errcheck // looked above
+			Join(c, job)
+		}
+		return Reply{}
+	})
 }
 
 // act has one owner do something.
@@ -168,7 +177,7 @@ func (w *World) fault() {
 		{f.cuts, w.cutOne}, {f.cuts, w.cutOne}, {f.crash, func() { w.kill(false) }}, {f.machine, func() { w.kill(true) }},
 		{f.pause, w.pause}, {f.pause, w.pause}, {f.fallBack, w.fallBackOne}, {f.spoil, w.spoil}, {f.full, w.fill},
 		{f.leave, w.leaveOne}, {f.clone, w.clone}, {f.suspend, w.pause}, {true, func() { w.tick(third) }}, {true, w.loseLate},
-		{true, func() { w.tick(lease) }}, {w.rules.RegistryNewName, w.oldRescuer}, {f.crash || f.leave, w.another}, {true, w.longTime}, {f.effects, w.expire},
+		{true, func() { w.tick(lease) }}, {w.rules.RegistryNewName, w.oldRescuer}, {f.crash || f.leave, w.another}, {true, w.longTime}, {f.effects, w.expire}, {f.batches, w.closeBatch},
 	}
 	var on []func()
 	for _, x := range all {

@@ -36,7 +36,7 @@ func even(t *rapid.T, n int) (drawn int) {
 
 // play draws a history and plays it. All that belongs to a step is drawn
 // together, so that rapid can leave single steps out.
-func play(t *rapid.T, rules Without, limits bool, trace *strings.Builder) Outcome {
+func play(t *rapid.T, rules Without, kind Kind, trace *strings.Builder) Outcome {
 	drawn, steps := t, 0
 	var do func()
 	one := rapid.Custom(func(t *rapid.T) bool {
@@ -47,7 +47,7 @@ func play(t *rapid.T, rules Without, limits bool, trace *strings.Builder) Outcom
 		do()
 		return true
 	})
-	return History(rules, limits, trace, func(n int) int { return even(drawn, n) }, func(step func()) bool {
+	return History(rules, kind, trace, func(n int) int { return even(drawn, n) }, func(step func()) bool {
 		do = step
 		steps++
 		return steps < 250 && one.Draw(t, "step")
@@ -55,34 +55,39 @@ func play(t *rapid.T, rules Without, limits bool, trace *strings.Builder) Outcom
 }
 
 // history plays the history of a seed.
-func history(rules Without, limits bool, seed int) Outcome {
-	return rapid.Custom(func(t *rapid.T) Outcome { return play(t, rules, limits, nil) }).Example(seed)
+func history(rules Without, kind Kind, seed int) Outcome {
+	return rapid.Custom(func(t *rapid.T) Outcome { return play(t, rules, kind, nil) }).Example(seed)
 }
 
 // TestProtocol plays histories of the whole protocol: nothing is wrong in any.
 // Each kind of fault has to occur among them.
 func TestProtocol(t *testing.T) {
-	protocol(t, false, "adopted", "broken off", "cloned", "closed a connection", "command lost", "cut", "fell back", "fenced",
+	protocol(t, Plain, "adopted", "broken off", "cloned", "closed a connection", "command lost", "cut", "fell back", "fenced",
 		"forgotten by redis", "killed", "reply too large", "told fenced", "duplicate", "written back",
 		"pushed with a move", "left out", "lock expired")
 }
 
 // TestProtocolWithLimits plays histories in which all jobs are under a limit.
 func TestProtocolWithLimits(t *testing.T) {
-	protocol(t, true, "adopted", "fell back", "told fenced", "killed", "written back", "held")
+	protocol(t, UnderLimits, "adopted", "fell back", "told fenced", "killed", "written back", "held")
 }
 
-func protocol(t *testing.T, limits bool, happened ...string) {
+// TestProtocolWithBatches plays histories in which jobs are in a batch, and their ends are kept.
+func TestProtocolWithBatches(t *testing.T) {
+	protocol(t, InBatches, "adopted", "fell back", "told fenced", "killed", "written back", "end kept", "callback pushed")
+}
+
+func protocol(t *testing.T, kind Kind, happened ...string) {
 	t.Helper()
 	steps, seen := 0, map[string]int{}
 	for s := *seed; s < *seed+*histories; s++ {
-		o := history(Without{}, limits, s)
+		o := history(Without{}, kind, s)
 		steps += o.Steps
 		for what, n := range o.Seen {
 			seen[what] += n
 		}
 		if o.Wrong != "" {
-			shrink(t, Without{}, limits, s)
+			shrink(t, Without{}, kind, s)
 			t.Fatalf("history %d: %s", s, o.Wrong)
 		}
 	}
@@ -106,13 +111,16 @@ func TestEachRuleIsNeeded(t *testing.T) {
 				t.Log(why)
 				return
 			}
-			s, limits := firstSeen[rule], false
+			s, kind := firstSeen[rule], Plain
 			if with, ok := firstWithLimits[rule]; ok {
-				s, limits = with, true
+				s, kind = with, UnderLimits
+			}
+			if with, ok := firstWithBatches[rule]; ok {
+				s, kind = with, InBatches
 			}
 			known := s
-			if s == 0 || *search || history(rules, limits, s).Wrong == "" {
-				for s = 1; s <= *bound && history(rules, limits, s).Wrong == ""; s++ {
+			if s == 0 || *search || history(rules, kind, s).Wrong == "" {
+				for s = 1; s <= *bound && history(rules, kind, s).Wrong == ""; s++ {
 					continue
 				}
 				if s > *bound {
@@ -122,9 +130,9 @@ func TestEachRuleIsNeeded(t *testing.T) {
 					t.Errorf("its lack shows in history %d, and not in %d, as the table says: correct it", s, known)
 				}
 			}
-			t.Logf("history %d: %.160s", s, history(rules, limits, s).Wrong)
+			t.Logf("history %d: %.160s", s, history(rules, kind, s).Wrong)
 			if *show {
-				shrink(t, rules, limits, s)
+				shrink(t, rules, kind, s)
 			}
 		})
 	}
@@ -132,7 +140,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 
 // TestRulesAreListed compares the two tables with the rules.
 func TestRulesAreListed(t *testing.T) {
-	for _, table := range []map[string]bool{named(firstSeen), named(firstWithLimits), named(spare)} {
+	for _, table := range []map[string]bool{named(firstSeen), named(firstWithLimits), named(firstWithBatches), named(spare)} {
 		for rule := range table {
 			if _, ok := reflect.TypeFor[Without]().FieldByName(rule); !ok {
 				t.Errorf("there is no rule %s", rule)
@@ -157,16 +165,16 @@ func without(rule string) (rules Without) {
 
 // shrink has rapid look for the smallest history in which the same kind of thing
 // is wrong. It fails the test with its trace.
-func shrink(t *testing.T, rules Without, limits bool, seed int) {
+func shrink(t *testing.T, rules Without, kind Kind, seed int) {
 	for name, value := range map[string]string{"rapid.seed": strconv.Itoa(seed), "rapid.checks": "1", "rapid.nofailfile": "true", "rapid.shrinktime": "15s"} {
 		if err := flag.Set(name, value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kind, _, _ := strings.Cut(history(rules, limits, seed).Wrong, ":")
+	what, _, _ := strings.Cut(history(rules, kind, seed).Wrong, ":")
 	rapid.Check(t, func(rt *rapid.T) {
 		var trace strings.Builder
-		if o := play(rt, rules, limits, &trace); strings.HasPrefix(o.Wrong, kind) && o.Wrong != "" {
+		if o := play(rt, rules, kind, &trace); strings.HasPrefix(o.Wrong, what) && o.Wrong != "" {
 			rt.Fatalf("%s\n%s", o.Wrong, trace.String())
 		}
 	})

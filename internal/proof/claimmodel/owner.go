@@ -35,6 +35,7 @@ type unit struct {
 
 	effects Effects // of its end, or of the item that is not stored yet
 	item    int     // how many are stored
+	run     int     // of the job, this one
 }
 
 // owner is a process. It loses what is in its memory when it dies, and becomes
@@ -327,7 +328,7 @@ func (o *owner) end() {
 
 // withEffects reports whether a job that has ended well has effects.
 func (p *place) withEffects(u *unit) bool {
-	return len(u.effects.Push) > 0 || p.o.w.works[u.job].lock != "" || p.o.w.faults.limits
+	return len(u.effects.Push) > 0 || p.o.w.works[u.job].lock != "" || p.o.w.faults.limits || p.o.w.faults.batches
 }
 
 func number(n int) string { return strconv.Itoa(n) }

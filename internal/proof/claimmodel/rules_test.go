@@ -78,6 +78,20 @@ var firstWithLimits = map[string]int{
 	"GivenUpKeepsSlot":  1873,
 }
 
+// firstWithBatches is the same for those of batches and results, of histories in which jobs are in one.
+var firstWithBatches = map[string]int{
+	"CountedInStep":      108,
+	"CountBehindMove":    1,
+	"CountedByBit":       40,
+	"KnownIsCounted":     2,
+	"RetryIsNoEnd":       96,
+	"OpenStays":          10,
+	"CallbackBeforeMark": 764,
+	"FiredIsMarked":      1,
+	"ResultBehindHead":   148,
+	"RetryKeepsNone":     2,
+}
+
 // spare are rules whose lack shows in none of 100,000 histories, since others
 // cover them. They cost next to nothing and are kept against what the model does
 // not have: hands that write into our keys, defects of our own.

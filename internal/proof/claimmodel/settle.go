@@ -60,6 +60,9 @@ func (w *World) round() {
 		r.step()
 	}
 	w.promote()
+	if w.faultless {
+		w.closeBatch()
+	}
 	if w.rounds++; w.rounds%3 == 0 {
 		w.tick(1)
 	}
@@ -125,6 +128,7 @@ func (w *World) stop() {
 	}
 	w.leftLocks()
 	w.leftSlots()
+	w.leftBatch()
 	if left := w.left(); len(w.seen) == 0 && left != "" && w.wrong == "" {
 		w.fail("left behind after a clean stop: %s", left)
 	}

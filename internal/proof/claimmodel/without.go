@@ -49,6 +49,18 @@ type Without struct {
 	RequeueKeepsSlot  bool // the slot of a job that is requeued as its process stops ends at once
 	GivenUpKeepsSlot  bool // the slot of a job that is given up ends at once, and its handler goes on
 
+	// Batches and results.
+	CountedInStep      bool // a job is counted when its owner hears that it is settled
+	CountBehindMove    bool // a job is counted before its move, which may be refused
+	CountedByBit       bool // a job that runs twice is counted twice
+	KnownIsCounted     bool // a job is counted though Redis has forgotten that it entered the batch
+	RetryIsNoEnd       bool // a job that is to be retried is counted
+	OpenStays          bool // the callback enters while the batch is open
+	CallbackBeforeMark bool // the callback is marked before it is pushed
+	FiredIsMarked      bool // the callback is not marked
+	ResultBehindHead   bool // a result is written before the place is looked at
+	RetryKeepsNone     bool // a job that is to be retried keeps an end
+
 	// Resync.
 	ResyncAfterLoss      bool // a lost reply means that the call was not done
 	LostMeansDone        bool // a lost reply means that the call was done

@@ -31,6 +31,9 @@ type World struct {
 	handlers []*handler      // that go on beside their jobs
 	runs     int             // that have pushed
 
+	batch  []string // jobs that have entered it
+	closed bool     // it was closed
+
 	givenBack *waiter // whose owner gives back right now
 	wrong     string
 	trace     *strings.Builder
@@ -44,6 +47,7 @@ type faults struct {
 	twice                                                            bool // the same bytes are pushed twice
 	effects                                                          bool // jobs push others, and are unique
 	limits                                                           bool // jobs are under limits
+	batches                                                          bool // jobs are in a batch, and their ends are kept
 }
 
 func newWorld(pick func(int) int, rules *Without, trace *strings.Builder) *World {
