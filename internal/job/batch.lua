@@ -76,12 +76,14 @@ end
 -- fires what is to be fired, and counts the batch in its parent. due is when one of them is to run again, 0 if that is soon.
 local function count(id, indexes, ran, done, died, due)
   local key = batchKey(id)
-  local f = fields(key, 'unrun', 'closed', 'success', 'complete', 'death', 'cancelled', 'parent', 'due')
+  local f = fields(key, 'unrun', 'closed', 'success', 'complete', 'death', 'cancelled', 'parent', 'due', 'total')
   if not f or f[4] then return end
-  local pending, unrun, parent = tonumber(f[1]), tonumber(f[2]), f[8]
+  local pending, unrun, parent, total = tonumber(f[1]), tonumber(f[2]), f[8], tonumber(f[10])
   for _, index in ipairs(indexes) do
-    if ran and pcall('SETBIT', key .. ':ran', index, '1') == 0 then unrun = unrun - 1 end
-    if done and pcall('SETBIT', key .. ':done', index, '1') == 0 then pending = pending - 1 end
+    if tonumber(index) < total then -- else Redis has fallen back to a time before the job entered
+      if ran and pcall('SETBIT', key .. ':ran', index, '1') == 0 then unrun = unrun - 1 end
+      if done and pcall('SETBIT', key .. ':done', index, '1') == 0 then pending = pending - 1 end
+    end
   end
   due = math.max(due, tonumber(f[9] or 0))
   pcall('HSET', key, 'pending', whole(pending), 'unrun', whole(unrun), 'due', exact(due), 'last', exact(seconds()))

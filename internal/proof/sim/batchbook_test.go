@@ -104,7 +104,7 @@ func (b *book) redisCounts(k *batch) (now counts, pending, unrun int, there bool
 	bits := func(key string) map[int]bool {
 		all := map[int]bool{}
 		text, _ := r.Get(key)
-		for i := range 8 * len(text) {
+		for i := range min(8*len(text), number("total")) { // Redis may have forgotten that others entered
 			if text[i/8]>>(7-i%8)&1 == 1 {
 				all[i] = true
 			}

@@ -34,6 +34,7 @@ func batchBugs() []seededBug {
 		{"a callback that its parent does not wait for", bug{plan: batched(nil), script: in("if above and above[4] then above = nil end", "above = nil")}, "expected total"},
 		{"a callback that is pushed again", bug{plan: batched(nil), script: in("  pcall('HSET', key, event, exact(seconds()))\n", "")}, "fired .* expected"},
 		{"a callback that is marked and refused", bug{plan: batched(refusing), script: in("if text(pcall('LPUSH', 'queue:' .. f[3], job .. '}')) then return false end", "pcall('LPUSH', 'queue:' .. f[3], job .. '}')")}, "fired .* expected"},
+		{"a job that is counted in a batch which knows nothing of it", bug{plan: batched(fallingBack), script: in("if tonumber(index) < total then", "if true then")}, "and it says that|too early"},
 		{"a batch that lives for ever", bug{plan: batched(nil), script: in("do pcall('PEXPIRE', batchKey(id) .. part, whole((at - seconds()) * 1000)) end", "do end")}, "lives for"},
 		{"a batch whose cancellation is not heard", bug{plan: batched(calledOff), script: func(_ *world, words []string) []string {
 			if strings.EqualFold(words[0], "zrangebyscore") && words[1] == keys.BatchesCancelled {
@@ -69,6 +70,17 @@ func open(p *Plan) {
 		k.Jobs[i] = Job{Queue: "a"}
 	}
 	k.Open, k.Closes = true, 5*time.Second
+}
+
+// fallingBack has Redis fall back while jobs enter an open batch and run.
+func fallingBack(p *Plan) {
+	k := &p.Batches[0]
+	k.Open, k.Grows, k.Closes, k.Below = true, 3, 600*time.Millisecond, nil
+	k.Jobs = []Job{{Queue: "a", Lasts: 6 * time.Second}}
+	for i := range p.Fleet {
+		p.Fleet[i].Capsules = []int{3}
+	}
+	p.Faults = []Fault{{Step: 6 + int(p.Order%16), OfJobs: true, Kind: Failover, For: 10 * time.Millisecond, Back: 1 + int(p.Order%7)}}
 }
 
 // refusing has the queue of callbacks be of a wrong type when they are due.
