@@ -77,6 +77,12 @@ func (p *place) idle() {
 	}
 }
 
+// compares reports whether a waiting list is to be compared now: the resync does that before anything else, if no move is open for it.
+func (p *place) compares(list string) bool {
+	wt := p.waiterOf(list)
+	return wt != nil && wt.compare && (wt.open == nil || wt.open.wait == nil)
+}
+
 // calls lists the calls that make sense now.
 func (p *place) calls(add func(string, func())) {
 	o := p.o
@@ -85,15 +91,15 @@ func (p *place) calls(add func(string, func())) {
 		add("take", func() { p.take(acks, p.wants()) })
 	}
 	for _, u := range p.units {
-		if u.busy || u.outcome == open || u.outcome == well && !p.withEffects(u) {
+		if u.busy || u.outcome == open || u.outcome == well && !p.withEffects(u) || o.w.faults.batches && p.compares(u.list) {
 			continue
 		}
 		add("settle", func() { p.settle(u) })
 		break
 	}
 	for _, u := range p.units {
-		if wt := p.waiterOf(u.list); wt != nil && wt.compare && (wt.open == nil || wt.open.wait == nil) {
-			continue // the resync compares a list that no move is open for before anything else
+		if p.compares(u.list) {
+			continue
 		}
 		if o.w.faults.limits && u.outcome == open && !u.running && !u.busy && !u.admitted && o.mayStart(p) {
 			add("ask", func() { p.ask(u, false) })
