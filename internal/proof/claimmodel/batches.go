@@ -22,7 +22,8 @@ type Counting struct {
 	Result string // what its run says; kept with its end
 	Queue  string // key of the queue of the callback
 
-	fired func() // the callback has entered
+	callback string         // what its bytes are, if it enters now
+	fired    func(c string) // it has entered
 }
 
 // number is a field of a hash.
@@ -72,10 +73,10 @@ func (x *Counting) fire(c *call, rules *Without) {
 	if rules.CallbackBeforeMark {
 		c.hset(batchKey, "fired", "1") //nolint:errcheck // only in a mutant
 	}
-	if c.push(x.Queue, callback, true) != nil {
+	if c.push(x.Queue, x.callback, true) != nil {
 		return
 	}
-	x.fired()
+	x.fired(x.callback)
 	if !rules.FiredIsMarked {
 		c.hset(batchKey, "fired", "1") //nolint:errcheck // nothing else has this name
 	}
@@ -90,7 +91,7 @@ func (x *Counting) keep(c *call, job string, rules *Without) {
 
 // counting is that of a run that has ended; nil for none.
 func (w *World) counting(u *unit, o *owner) *Counting {
-	if !w.faults.batches || u.job == callback {
+	if !w.faults.batches || strings.HasPrefix(u.job, callback) {
 		return nil
 	}
 	return &Counting{End: u.outcome == well || u.outcome == died, Result: o.id() + " " + number(u.run), Queue: queueKey(w.queues[0]), fired: w.fired}
@@ -103,6 +104,9 @@ func (w *World) moveCounted(c *call, h Head, u *unit, to Destination, e Effects)
 			return v.list[0]
 		}
 		return ""
+	}
+	if e.Count != nil {
+		e.Count.callback = w.nextCallback()
 	}
 	before := text()
 	r := w.move(c, h, u, to, e)
@@ -140,14 +144,18 @@ func (w *World) sums() {
 	}
 }
 
+// nextCallback is what a callback is that enters now: one that enters again, since Redis has forgotten it, has other bytes.
+func (w *World) nextCallback() string { return callback + number(w.callbacks+1) }
+
 // fired judges the callback that enters now.
-func (w *World) fired() {
+func (w *World) fired(c string) {
 	a := &w.acc
-	a.pushed[callback]++
-	w.works[callback] = work{queue: w.queues[0]}
+	w.callbacks++
+	a.pushed[c]++
+	w.works[c] = work{queue: w.queues[0]}
 	w.note("callback pushed")
 	once := a.forgot == 0
-	if once && a.pushed[callback] > 1 {
+	if once && w.callbacks > 1 {
 		w.fail("doubled: the callback enters again")
 	}
 	if once && !w.closed {
@@ -167,7 +175,7 @@ func (w *World) closeBatch() {
 	}
 	w.tracef("the batch is closed")
 	w.closed = true
-	x := Counting{Queue: queueKey(w.queues[0]), fired: w.fired}
+	x := Counting{Queue: queueKey(w.queues[0]), callback: w.nextCallback(), fired: w.fired}
 	w.run(w.masters[0], -1, func(c *call) Reply { c.wrote = true; Close(c, x, w.rules); return Reply{Verdict: OK} })
 }
 
@@ -185,7 +193,7 @@ func (w *World) leftBatch() {
 			w.fail("not counted: %s has ended", job)
 		}
 	}
-	if fired, _ := c.hget(batchKey, "fired"); len(w.batch) > 0 && (fired == "" || w.acc.pushed[callback] == 0) && !slices.ContainsFunc(w.batch, func(job string) bool { return w.acc.elsewhere[job] }) {
+	if fired, _ := c.hget(batchKey, "fired"); len(w.batch) > 0 && (fired == "" || w.callbacks == 0) && !slices.ContainsFunc(w.batch, func(job string) bool { return w.acc.elsewhere[job] }) {
 		w.fail("missing: all jobs of the batch have ended, and its callback was not pushed")
 	}
 	delete(m.keys, batchKey)

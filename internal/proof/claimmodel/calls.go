@@ -205,6 +205,7 @@ func (p *place) settle(u *unit) {
 	done := func(r Reply) {
 		u.busy = false
 		if x := effects.Count; x != nil && w.rules.CountedInStep && len(r.Refused) == 0 {
+			x.callback = w.nextCallback()
 			w.run(p.m, -1, func(c *call) Reply { c.wrote = true; x.count(c, u.job, w.rules); return Reply{Verdict: OK} })
 		}
 		if len(r.Refused) == 0 {

@@ -34,6 +34,8 @@ type World struct {
 	batch  []string // jobs that have entered it
 	closed bool     // it was closed
 
+	callbacks int // that have entered
+
 	givenBack *waiter // whose owner gives back right now
 	wrong     string
 	trace     *strings.Builder
