@@ -127,7 +127,7 @@ func (d *Daemon) noteBeat(err error) {
 	d.registered = d.registered || err == nil
 }
 
-// flush writes the counters and the job metrics; what fails is kept for the next time.
+// flush writes the counters and the job metrics to Redis. It keeps those that Redis has not taken for the next call.
 func (d *Daemon) flush(ctx context.Context) error {
 	now := time.Now()
 	for _, s := range d.systems {

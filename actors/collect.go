@@ -131,7 +131,7 @@ func (k *worker) overLocked() {
 	k.p.count[k.of]--
 }
 
-// collectedJobs is how many jobs have left their slots, and are not over.
+// collectedJobs returns the number of jobs that have left their slots and are not settled.
 func (p *pool) collectedJobs() int64 {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

@@ -43,21 +43,21 @@ type Config struct {
 
 	// OnClient is called with each client that the daemon opens, a *redis.Client or
 	// a *redis.ClusterClient as Redis is, before its first command: to add hooks for
-	// tracing or metrics. There is one for most commands, opened by New, and one for
-	// each way of waiting, opened and closed as need be, from any goroutine. It must
+	// tracing or metrics. New opens one for most commands. The daemon opens and closes
+	// others that wait, and calls OnClient for them from any goroutine. OnClient must
 	// not close the client or change its options. go-redis itself shows subscriptions
 	// to dial hooks only, and commands that go to each node of a cluster only to hooks
-	// that OnNewNode has added. nil: nobody is called.
+	// that OnNewNode has added.
 	OnClient func(rdb redis.UniversalClient)
 
 	// Registry has the handlers. It must not change after New.
 	Registry *troupe.Registry
 
-	// Logger: the zero value logs nothing; Slog makes one of a *slog.Logger. A handler gets it from zerolog.Ctx, with
-	// the fields of its job. The field "log_level" of a job is the level of what is
-	// logged about that job, the handler's own lines among them. Error texts, jids,
-	// classes and queues are cut to 1 KB each there: "error_bytes" tells the length of
-	// an error that was cut, and the others end in it, as in "aaaa… (20971520 bytes)".
+	// Logger is the log of the daemon; its zero value logs nothing, and Slog makes one of a *slog.Logger. A handler gets it from
+	// zerolog.Ctx, with the fields of its job. The field "log_level" of a job is the level of all lines
+	// about that job, also those of the handler. Error texts, jids,
+	// classes and queues are cut to 1 KB each. The field "error_bytes" has the length of
+	// an error that was cut; the other texts end in their length, as in "aaaa… (20971520 bytes)".
 	Logger zerolog.Logger
 	// DoneLevel is the level of the line "job done", one for each job that has succeeded. The zero
 	// value is zerolog.DebugLevel: the log of a program is its own. "troupe run" sets

@@ -30,7 +30,7 @@ func (p *processor) Receive(ctx actor.Context) {
 	}
 }
 
-// step does what the slot asks for. It may be called at any time.
+// step crashes or ends the processor if its slot is to. It may be called at any time.
 func (p *processor) step(ctx actor.Context) {
 	switch crash, done := p.c.pool.step(p.slot, p.down); {
 	case done:

@@ -18,9 +18,9 @@ import (
 // rescuerPart is the path of the rescuer, and the part that Redis serves or does not.
 const rescuerPart = launcherName + "/rescuer"
 
-// newRescuer makes the actor that puts back what dead processes had in progress: a look at
-// start-up, then one per rescueInterval, sooner when a lease is about to expire. One look
-// at a time; the look itself makes sure that one process of the fleet does it.
+// newRescuer makes the actor that rescues the jobs of dead processes. It makes a round at its
+// start and at each rescueInterval, sooner if a lease is about to expire. It makes one round
+// at a time; the round itself makes sure that one process of the fleet works at a time.
 func newRescuer(d *Daemon) *supervised.Loops {
 	return supervised.NewLoops(d.env.Settling, d.env.System, rescuerPart, func(l *supervised.Loop) {
 		for {

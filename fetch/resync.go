@@ -234,7 +234,7 @@ func (p *index) foundLocked(field, value string) *list {
 	if !known {
 		return nil // of a queue that nobody here knows; a rescuer will see to it
 	}
-	// Its jobs get numbers that none had before: a receipt of an earlier one is void.
+	// Its jobs get numbers that no job had before, so that the receipts of earlier jobs are void.
 	return &list{field: field, key: p.slot.List(p.in.id, field), queue: i, suspect: suspect, next: p.gen << 32}
 }
 
@@ -254,8 +254,8 @@ func compareFields(a, b string) int {
 	return cmp.Or(len(callA)-len(callB), strings.Compare(callA, callB), len(nA)-len(nB), strings.Compare(nA, nB))
 }
 
-// queueOf is the queue of a list, as the index says of it; suspects of a queue may have the
-// name of another one.
+// queueOf returns the queue of a list from the value that the index has for the list. The list of suspects of a queue may have the
+// name of another queue.
 func queueOf(value string, queues []string) (queue string, suspect bool) {
 	name := value[:max(0, strings.LastIndexByte(value, ' '))]
 	if slices.Contains(queues, name) {

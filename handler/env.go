@@ -25,9 +25,9 @@ var inherited = []string{
 // sign and the NUL at its end. It is Linux's limit.
 const maxVariable = 128 << 10
 
-// usualVariables is more bytes than the variables of a usual job have. If the
-// system finds the environment of another too large, it is the job's fault and
-// not that of the program's arguments.
+// usualVariables bounds the bytes of the variables of an ordinary job. If a job has more, and the
+// system finds the environment too large, the job is at fault and
+// not the arguments of the program.
 const usualVariables = 4 << 10
 
 // environment returns the variables of this process that a program gets, those
@@ -47,8 +47,8 @@ func environment(names []string) (env []string) {
 	return env
 }
 
-// jobEnvironment returns the variables that tell of the job. The error is that of
-// a job which no environment can hold.
+// jobEnvironment returns the variables that describe the job. It returns an error if
+// no environment can hold them.
 func jobEnvironment(p *troupe.Payload, queue string) (env []string, err error) {
 	for _, v := range []struct{ field, name, value string }{
 		{"jid", "TROUPE_JID", p.JID()},

@@ -118,7 +118,7 @@ func (i *Inspector) claims(ctx context.Context, fetchers []*Fetcher) ([]*Claim, 
 	return i.measured(ctx, all)
 }
 
-// newClaim reads what a place says of a list.
+// newClaim makes a claim from a field of an in-progress index.
 func (i *Inspector) newClaim(f *Fetcher, s slot, field, value string) *Claim {
 	c := &Claim{Fetcher: f, Field: field, Key: s.List(f.ID, field), Queue: value, Waiting: strings.HasPrefix(field, "w"), i: i}
 	if at := strings.LastIndexByte(value, ' '); at >= 0 {

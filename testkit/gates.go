@@ -65,8 +65,8 @@ func Crash(tb testing.TB, d *actors.Daemon, path string, reason error) {
 	}
 }
 
-// CrashWhen crashes the actor at path with reason when an event passes f: once,
-// as often as f says with Times. It is asynchronous, as events are; to crash an
+// CrashWhen crashes the actor at path with reason when an event passes f. It does so once,
+// or n times if f has Times(n). It is asynchronous, as events are; to crash an
 // actor at one of its commands to Redis see chaos.Effect.
 func (k *Kit) CrashWhen(path string, f Filter, reason error) {
 	k.tb.Helper()

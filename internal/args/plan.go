@@ -43,7 +43,7 @@ type field struct {
 	offset uintptr // of the struct field
 }
 
-// plans remembers the plan of each type: a pure function of it.
+// plans caches the plan of each type. A plan depends on the type alone.
 var plans sync.Map // reflect.Type → *Plan
 
 var numberType = reflect.TypeFor[json.Number]()

@@ -66,7 +66,7 @@ func (p *parse) ownPeriodic(n *node, field string) {
 	p.part("periodic", func(part *periodicPart) { part.entries = p.entries(n, field, false) })
 }
 
-// gemPeriodic reads a key of one of the gems; false: it lists nothing.
+// gemPeriodic reads a key of one of the gems. It returns false if the key lists no periodic jobs.
 func (p *parse) gemPeriodic(e entry, field string) bool {
 	if gems[e.key] == "" {
 		return false

@@ -42,7 +42,7 @@ func all(err error) iter.Seq[error] {
 	}
 }
 
-// has reports whether err is one of seen. Values that cannot be compared are never.
+// has reports whether err is one of seen. It is false for a value that cannot be compared.
 func has(seen []error, err error) bool {
 	if !reflect.TypeOf(err).Comparable() {
 		return false

@@ -42,7 +42,7 @@ func (r failedRow) head() []byte {
 	return append(line, '\n')
 }
 
-// row is retry.Rules.Dead.
+// row makes the row of a failed job. It is used as retry.Rules.Dead.
 func (s *system) row(raw []byte, queue string, err error, now time.Time) []byte {
 	r := failedRow{ID: job.NewID(), Connection: s.Connection, Queue: queue, FailedAt: now.Unix()}
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // look is how often there is a look for orphans, and how long they stay at least.
 const look = time.Second
 
-// Start reaps until ctx ends, if orphans become children of this process. The error is why it cannot.
+// Start reaps orphans until ctx ends, if they become children of this process. It returns an error if it cannot reap them.
 func Start(ctx context.Context) error {
 	if !inherits() {
 		return nil
@@ -103,7 +103,7 @@ func again(seen map[int]string) (now map[int]string) {
 	return now
 }
 
-// child is a process: its state is Z when it is dead, and when it has started.
+// child is a process: its state, which is Z if it is dead, and the time of its start.
 type child struct{ state, born string }
 
 // children are those of a process, with those that are dead and not reaped.

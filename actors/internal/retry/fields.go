@@ -12,9 +12,9 @@ import (
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-// limit returns how many retries the job may have, or that it is not to be
-// retried at all. Where the payload only says that it is to be retried, the class
-// decides: true, null, nothing, and whatever else Ruby takes for true.
+// limit returns how many retries the job may have; never is true if it is not to be
+// retried at all. If the field retry is no number, but true, null, missing or another value that Ruby takes
+// for true, the class decides the number.
 func (f *failure) limit() (retries int64, never bool) {
 	raw, _ := f.m.Get("retry")
 	switch text := string(raw); {

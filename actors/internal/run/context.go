@@ -144,7 +144,7 @@ func (c *jobContext) logger() *zerolog.Logger {
 	return c.log
 }
 
-// goroutines are made when troupe.Go asks for them.
+// goroutines returns the group of the job's goroutines. The first call makes it, when troupe.Go is called.
 func (c *jobContext) goroutines() *job.Group {
 	c.mu.Lock()
 	defer c.mu.Unlock()

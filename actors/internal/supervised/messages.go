@@ -11,8 +11,8 @@ type Crash struct {
 	at     uint64 // epoch of the panic: an incarnation that began later is the answer to it; 0 from fault injection
 }
 
-// IgnoreDeadLetterLogging says that one to an actor that is gone is not to be told of.
+// IgnoreDeadLetterLogging keeps a Wake to an actor that is gone out of the log.
 func (Wake) IgnoreDeadLetterLogging() {}
 
-// IgnoreDeadLetterLogging is that of Wake: the system tells of these itself.
+// IgnoreDeadLetterLogging keeps a Crash to an actor that is gone out of the log: the system logs crashes itself.
 func (Crash) IgnoreDeadLetterLogging() {}

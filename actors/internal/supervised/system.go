@@ -71,7 +71,7 @@ func (s *System) Send(path string, m any) { s.Root().Send(s.PID(path), m) }
 // NextEpoch numbers moments: a later one has a larger number.
 func (s *System) NextEpoch() uint64 { return s.epochs.Add(1) }
 
-// Mailbox is that of the actor at path; nil if there is none (yet).
+// Mailbox returns the mailbox of the actor at path, nil if there is no such actor (yet).
 func (s *System) Mailbox(path string) *Mailbox {
 	if c := s.find(path); c != nil {
 		return c.box

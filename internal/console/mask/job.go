@@ -113,7 +113,7 @@ func (m *Masker) Payload(r *inspect.JobRecord) *troupe.Payload {
 	return masked
 }
 
-// behind are the jobs of a chain behind a job, each of them masked as a job is.
+// behind returns the jobs that follow a job in its chain, each of them masked.
 func (m *Masker) behind(r *inspect.JobRecord, raw json.RawMessage) json.RawMessage {
 	jobs, err := r.Behind()
 	if err != nil {
@@ -141,7 +141,7 @@ func (m *Masker) field(key string, raw json.RawMessage) json.RawMessage {
 	return m.Value(raw)
 }
 
-// whole are the arguments as they stand in the payload: those of an ActiveJob in their envelope.
+// whole masks the arguments as they are in the payload: those of an ActiveJob in their envelope.
 func (m *Masker) whole(r *inspect.JobRecord, args json.RawMessage) json.RawMessage {
 	if m.how == Hide {
 		return m.Args(args)

@@ -47,9 +47,9 @@ type Masker struct {
 	told *regexp.Regexp
 }
 
-// New returns a Masker that shows arguments in a way, and with Mask hides beside what looks secret
-// the values of keys that have one of these parts, and these positions of the arguments of a class,
-// the first one is 1. Case, _ and - do not count in the names of keys.
+// New returns a Masker. how is Mask, Hide or Show. With Mask it hides values that look secret, the values of keys whose names
+// contain one of keys, and the arguments of a class at the positions in args, counted from 1. The case of letters, _ and - do not
+// count in the names of keys.
 func New(how string, keys []string, args map[string][]int) *Masker {
 	m := &Masker{how: how, keys: slices.Clone(secret), args: args}
 	for _, key := range keys {
@@ -71,8 +71,8 @@ func (m *Masker) secret(key string) bool {
 	return slices.ContainsFunc(m.keys, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// tells finds where a text gives something secret a value: in JSON, a query, a header, Ruby's or
-// Go's way to print a hash. The value is behind the group.
+// tells returns an expression that matches where a text gives a secret key a value: in JSON, a query, a header, or
+// a printed hash of Ruby or map of Go. The value follows the group.
 func tells(keys []string) *regexp.Regexp {
 	spelled := make([]string, len(keys))
 	for i, key := range keys {
@@ -126,9 +126,9 @@ func (m *Masker) Typed(field, value string, everywhere bool) string {
 	return m.Text(value)
 }
 
-// Args are arguments of a job of these classes, a JSON array, for people. A job may be of several
-// classes: that of its wrapper, too. Without classes nobody knows the positions to mask, so if the
-// rules have some all of it is hidden.
+// Args masks the arguments of a job of these classes, a JSON array. A job may be of several
+// classes: that of its wrapper, too. Without classes the positions to mask are not known, so if the
+// rules have positions, all arguments are hidden.
 func (m *Masker) Args(args json.RawMessage, classes ...string) json.RawMessage {
 	args = job.ShowSealed(args)
 	switch {
@@ -140,7 +140,7 @@ func (m *Masker) Args(args json.RawMessage, classes ...string) json.RawMessage {
 	return m.Value(at(args, m.positions(classes), 0))
 }
 
-// positions are those that are masked of a job of these classes.
+// positions returns the positions of arguments that are masked in jobs of these classes.
 func (m *Masker) positions(classes []string) (at []int) {
 	for _, class := range classes {
 		at = append(at, m.args[class]...)
@@ -162,7 +162,7 @@ func at(array json.RawMessage, positions []int, behind int) json.RawMessage {
 	return join(list)
 }
 
-// Value is a value of JSON for people.
+// Value masks a JSON value.
 func (m *Masker) Value(raw json.RawMessage) json.RawMessage {
 	if m.all() {
 		return raw

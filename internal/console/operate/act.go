@@ -219,7 +219,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 	return counted(s, b.Past, total, counts, err)
 }
 
-// none says that there are no such jobs, and of a queue what that may come from.
+// none returns the error that there are no such jobs. For a queue it gives a likely reason.
 func (b *bulkCall) none(ctx context.Context, s *cli.Session) error {
 	if b.Queue == nil {
 		return cli.Exitf(cli.NotFound, "no such jobs in %s", b.Task.Place())

@@ -148,7 +148,7 @@ func printBatch(s *cli.Session, b *fleet.Batch) error {
 // batchShown is how many jobs of a batch are named in a line.
 const batchShown = 10
 
-// numbers are those of missing jobs in their batch.
+// numbers lists the indexes of missing jobs in their batch.
 func numbers(jobs *fleet.BatchJobs) string {
 	var b strings.Builder
 	for n, index := range jobs.MissingAt[:min(len(jobs.MissingAt), batchShown)] {
@@ -271,7 +271,7 @@ what runs in Ruby's processes is seen by their heartbeats, every 10 s. The reaso
 	}.command(files)
 }
 
-// batchIDs complete an argument.
+// batchIDs returns the IDs of batches, for the completion of an argument.
 func batchIDs(ctx context.Context, s *cli.Session) (ids []string, err error) {
 	const most = 100
 	all, _, err := s.Inspector.Batches(ctx)

@@ -117,7 +117,7 @@ func noJobs(ctx context.Context, s *cli.Session, of string) error {
 	return nil
 }
 
-// order is a way through a queue.
+// order iterates over a queue in one of its orders.
 type order func(*inspect.Queue, context.Context) iter.Seq2[*inspect.QueuedJob, error]
 
 // walk calls each for the jobs of a set, of a queue or those that run, until it returns false.
