@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -56,4 +58,47 @@ func TestABatchUnderKills(t *testing.T) {
 	}
 	rdb.Del(ctx, "queue:low")
 	clean(t, rdb)
+}
+
+// A batch that is open grows while its jobs run, ends when the command closes it, and takes no job after that.
+func TestAnOpenBatchIsClosedByTheCommand(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	ctx, c := t.Context(), client.New(rdb)
+	fill := func(b *client.Batch) error {
+		_, err := b.PushClass(ctx, "Noop", nil)
+		return err
+	}
+	on := func(event string) client.Item { return client.Job(calledBack{"open", event}) }
+	id, err := c.Batch(ctx, client.BatchOptions{Name: "open", Open: true, Complete: on("complete"), Success: on("success")}, fill)
+	harness.OK(t, err)
+	w := daemon(t, url, "handlers: {Noop: {builtin: noop}}\n")
+	done := func(n int64) {
+		t.Helper()
+		testkit.Await(t, "its jobs are done", func() bool { return rdb.BitCount(ctx, "troupe:batch:"+id+":done", nil).Val() == n })
+	}
+	done(1)
+	harness.OK(t, c.GrowBatch(ctx, id, fill))
+	done(2)
+	testkit.RequireBatchState(t, rdb, id, inspect.BatchOpen)
+	run := func(args ...string) string {
+		t.Helper()
+		p := procs.Troupe(t, nil, append(append([]string{"batches"}, args...), "--redis", url)...)
+		if code := p.Exit(soon); code != 0 {
+			t.Fatalf("batches %v: %d\n%s", args, code, p.Stderr())
+		}
+		return p.Stdout()
+	}
+	if list := run("--open"); !strings.Contains(list, id) {
+		t.Errorf("the open batches are %q", list)
+	}
+	harness.Equal(t, "callbacks before it is closed", rdb.ZCard(ctx, "retry").Val()+rdb.LLen(ctx, "queue:default").Val(), 0)
+	run("close", id, "--reason", "all is pushed", "--yes")
+	testkit.RequireBatchState(t, rdb, id, inspect.BatchSucceeded)
+	testkit.Await(t, "its callbacks, whose class has no handler, have failed", func() bool { return rdb.ZCard(ctx, "retry").Val() == 2 })
+	if err := c.GrowBatch(ctx, id, fill); err == nil || !strings.Contains(err.Error(), "which has succeeded") {
+		t.Errorf("it grows after its end: %v", err)
+	}
+	harness.Equal(t, "its jobs", rdb.HGet(ctx, "troupe:batch:"+id, "total").Val(), "2")
+	w.Stop(soon)
 }
