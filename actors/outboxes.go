@@ -33,7 +33,19 @@ type Relay interface {
 	Stats() RelayStats
 }
 
-// RelayStats tells how a relay is; its fields are those of outbox.RelayStats.
+// RelayStats tells how a relay is, as outbox.RelayStats does.
+//
+//	State   string // leads, waits, no_database, no_tables or no_redis; "" while it does not run
+//	Since   time.Time
+//	Error   string // the fault that it waits out
+//	Batches uint64 // it has pushed
+//	Pushed  uint64 // jobs
+//	Bad     uint64 // rows that are no jobs, which it has put into troupe_outbox_bad
+//	// What follows is counted by the relay that works.
+//	Waiting int64     // rows that are not pushed
+//	Oldest  time.Time // when the oldest of them was written
+//	Refused int64     // rows of troupe_outbox_bad
+//	Reason  string    // of the last of them
 type RelayStats = tree.Relay
 
 // outboxPrefix begins the names of these actors.

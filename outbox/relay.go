@@ -48,18 +48,18 @@ type Relay struct {
 	stats RelayStats
 }
 
-// RelayStats tells how a relay is.
+// RelayStats tells how a relay is. It counts rows every 5 s, or less often if that takes long. Times of what there is not are zero.
 //
-//	State   string    // one of those below; "" before Run
-//	Since   time.Time // of State
-//	Error   string    // the fault that it waits out; "" if there is none
-//	Batches uint64    // it has pushed
-//	Pushed  uint64    // jobs
-//	Bad     uint64    // rows that are no jobs, which it has put into troupe_outbox_bad
-//	// What follows is counted by the relay that works, every 5 s or less often if counting takes long.
+//	State   string // leads, waits, no_database, no_tables or no_redis; "" while it does not run
+//	Since   time.Time
+//	Error   string // the fault that it waits out
+//	Batches uint64 // it has pushed
+//	Pushed  uint64 // jobs
+//	Bad     uint64 // rows that are no jobs, which it has put into troupe_outbox_bad
+//	// What follows is counted by the relay that works.
 //	Waiting int64     // rows that are not pushed
-//	Oldest  time.Time // when the oldest of them was written; zero if none waits
-//	Refused int64     // rows in troupe_outbox_bad
+//	Oldest  time.Time // when the oldest of them was written
+//	Refused int64     // rows of troupe_outbox_bad
 //	Reason  string    // of the last of them
 type RelayStats = tree.Relay
 

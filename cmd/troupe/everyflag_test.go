@@ -20,7 +20,7 @@ import (
 
 // flagged are the values with which each flag is started once, by its name, or by its command and
 // its name where that takes another one. A flag that needs more, or that the line of its command
-// cannot have, has a whole line. REDIS, FILE, USERS, OPS and EXPORT are filled in.
+// cannot have, has a whole line. REDIS, FILE, USERS, OPS, SHOP and EXPORT are filled in.
 var flagged = map[string]string{
 	"args": "hide", "at": "2099-01-02T15:04:05Z", "capsule": "default", "class": "Pay", "concurrency": "3",
 	"config": "FILE", "count": "2", "environment": "test", "error": "502", "every": "3s", "expires": "12h", "for": "1s", "in": "90", "kind": "crashed",
@@ -46,9 +46,7 @@ var flagged = map[string]string{
 	"jobs retry --all": "jobs retry retry --all", "jobs delete --all": "jobs delete retry --all", "jobs kill --all": "jobs kill retry --all", "jobs release --all": "jobs release held --all", "jobs reschedule --all": "jobs reschedule retry --all --at 1h",
 	"jobs reschedule --at": "jobs reschedule scheduled s1 --at 2h", "jobs reschedule --in": "jobs reschedule scheduled s1 --in 90",
 	"outbox schema --dialect": "outbox schema --dialect postgres", "outbox schema --config": "outbox schema --dialect postgres -C FILE", "outbox schema --environment": "outbox schema --dialect postgres -e test",
-	// these need a database; the tests of the doors in the module bench have one
-	"outbox schema --apply": "", "outbox status --config": "", "outbox status --environment": "", "outbox status --json": "",
-	"outbox replay --config": "", "outbox replay --environment": "", "outbox replay --since": "",
+	"outbox status --config": "outbox status --config=SHOP", "outbox replay --config": "outbox replay --since 2h --config=SHOP", "outbox schema --apply": "outbox schema --apply -C SHOP",
 	"demo --timeout": "5s", "health --ops": "OPS", "push --args": "[1]", "push --in": "90",
 	"push --encrypt": "push NoOp --encrypt -C FILE", "run --web": "127.0.0.1:0", "top --json": "", // top says that it has none
 }
@@ -62,7 +60,7 @@ var starts = map[string]string{
 	"configure": "configure vm:9:0123456789ab --concurrency 3 --read-only",
 	"demo":      "demo --for 1s", "await": "await ended", "push": "push NoOp", "check": "check -C FILE", "version": "version", "top": "top --every 1s",
 	"web": "web --listen 127.0.0.1:0", "web user": "web user ann --role viewer", "web token": "web token ci --role viewer", "health": "health --ops OPS",
-	"outbox": "outbox", "outbox schema": "outbox schema --dialect postgres",
+	"outbox": "outbox", "outbox schema": "outbox schema --dialect postgres", "outbox status": "outbox status -C SHOP", "outbox replay": "outbox replay -C SHOP --since 2h",
 }
 
 // begun are what the commands that do not end by themselves say when they have begun.
@@ -93,11 +91,16 @@ func TestEveryFlagIsStarted(t *testing.T) {
 	text := "handlers:\n  NoOp: {builtin: noop}\n"
 	harness.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	harness.OK(t, os.WriteFile(usersFile, []byte(call(t.Context(), "web", "token", "ci", "--role", "viewer").out), 0o600))
+	shop := filepath.Join(dir, "shop.yml")
+	harness.OK(t, os.WriteFile(shop, []byte("outbox: {main: {dsn: "+filepath.Join(dir, "shop.db")+", dialect: sqlite}}\n"), 0o600))
+	if made := call(t.Context(), "outbox", "schema", "--apply", "-C", shop); made.code != 0 {
+		t.Fatal(made)
+	}
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
 	defer daemon.Close()
 	rdb, url := redistest.New(t)
 	t.Setenv("REDIS_URL", url)
-	fillIn := strings.NewReplacer("REDIS", url, "FILE", file, "USERS", usersFile, "OPS", strings.TrimPrefix(daemon.URL, "http://"), "EXPORT", export(t))
+	fillIn := strings.NewReplacer("REDIS", url, "FILE", file, "USERS", usersFile, "OPS", strings.TrimPrefix(daemon.URL, "http://"), "EXPORT", export(t), "SHOP", shop)
 	started := 0
 	for path, cmd := range leaves(rootCommand()) {
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {

@@ -242,6 +242,7 @@ var events = map[string][]func(n *night){
 		n.server.Restart()
 		n.kits[web1].Await("it knows", func() bool { return !n.kits[web1].Stats().RedisAway })
 	}},
+	"Rows of an outbox wait": {nil},
 	"A deploy is stuck in quiet": {func(n *night) {
 		k := n.start(web3, 2, "slow")
 		n.push("Report", "slow", "", `"may"`)

@@ -4,7 +4,7 @@ import "time"
 
 // Relay is how a relay of an outbox is, as it tells itself.
 type Relay struct {
-	State   string    `json:"state"` // one of those below; "" while it does not run
+	State   string    `json:"state"` // leads, waits, no_database, no_tables or no_redis; "" while it does not run
 	Since   time.Time `json:"since,omitzero"`
 	Error   string    `json:"error,omitempty"` // the fault that it waits out
 	Batches uint64    `json:"batches"`         // it has pushed
