@@ -170,10 +170,10 @@ func span(t *rapid.T, what string, ranges ...[2]int) time.Duration {
 // towards few processes, few jobs and few faults.
 var plans = rapid.Custom(func(t *rapid.T) Plan {
 	p := drawBatched(t)
-	if !p.Cluster && !p.poisoned() && draw(t, "results", 0, 5) == 5 {
+	if !p.Cluster && !p.poisoned() && draw(t, "results", 0, 7) == 7 {
 		drawResults(t, &p)
 	}
-	if draw(t, "many", 0, 4) == 4 {
+	if draw(t, "many", 0, 7) == 7 {
 		drawMany(t, &p)
 	}
 	return p
