@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Limit says how many jobs run at once, or how many start in a time, in all processes together: of a class in
-// Options.Limits, of a queue in actors.Config.QueueLimits. A job that has several keeps all. One that finds no room is
-// held in Redis until there is: it takes no processor, and has not failed. The oldest starts first.
+// Limit says how many jobs run at once, or how many start in a period, in all processes together. Limits of a class are in
+// Options.Limits, those of a queue in actors.Config.QueueLimits. A job under several limits starts when all have room. A job that finds
+// no room is held in Redis until there is room: it takes no processor, and has not failed. The oldest held job starts first.
 //
-// What is written here is what a daemon tells Redis when it starts; "troupe limits set" changes it for all processes, until
+// A daemon writes its limits to Redis when it starts. "troupe limits set" changes a limit for all processes, until
 // "troupe limits reset".
 type Limit struct {
-	// Name tells limits apart: classes and queues with the same name share one. Letters, digits and _ . -; with Throttled also
-	// colons. It must be set.
+	// Name identifies the limit: classes and queues with a limit of the same name share it. It has letters, digits and _ . -; with
+	// Throttled also colons. It must be set.
 	Name string
 
 	// AtOnce is how many jobs run at once. Either it or Rate is set; neither with a Breaker alone.
@@ -28,25 +28,27 @@ type Limit struct {
 	// Burst is how many jobs may start together after a pause. Unset, it is what comes in 10 ms, and at least 1.
 	Burst int
 
-	// By counts apart what differs in an argument: "0" is the first argument, "0.id" the field id of it, and "id" is short for
-	// "0.id". A job whose arguments have no such place fails. Unset, all jobs count together.
+	// By makes the limit count separately for each value of an argument: "0" is the first argument, "0.id" its field id, and "id" is
+	// short for "0.id". A job whose arguments have no such place fails. Unset, all jobs count together.
 	By string
 
-	// Key does so by a text of its own. It may be called concurrently; an error of it is the job's. Not beside By.
+	// Key makes the limit count separately for each text that it returns. It may be called concurrently. If it returns an error, the
+	// job fails with it. Key and By exclude each other.
 	Key func(p *Payload) (string, error)
 
-	// Breaker stops calling what is down: see Breaker. nil: none. A limit may have it alone, without AtOnce and Rate. Not beside
-	// Throttled.
+	// Breaker stops jobs while the service that they call is down: see Breaker. If nil, there is none. A limit may have a breaker
+	// alone, without AtOnce and Rate. Breaker and Throttled exclude each other.
 	Breaker *Breaker
 
 	// Throttled counts on the key of the gem sidekiq-throttled, version 1 or later, so that the jobs of Ruby processes count,
-	// too: Name is that of its strategy, as a rule the class in Ruby, and the text of By or Key its key_suffix. Only with AtOnce.
+	// too. Name is then the name of the gem's strategy, usually the class in Ruby, and the text of By or Key is its key_suffix. It needs
+	// AtOnce.
 	Throttled bool
 }
 
 var limitName, throttledName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`), regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,100}$`)
 
-// Validate tells what is wrong with l.
+// Validate returns an error that says what is wrong with l.
 func (l Limit) Validate() error {
 	bad := func(field string, value any, want string) error {
 		return fmt.Errorf("limit %q: %s is %v, expected %s", l.Name, field, value, want)

@@ -12,13 +12,13 @@ import (
 	"github.com/troupehq/troupe/internal/limits"
 )
 
-// Options describe a class, for all of its jobs, as sidekiq_options does in Ruby; what describes one
-// push is a client.Option, and there is one for each of these fields that a push can set. A type of arguments returns its own from a method Defaults (see Args);
-// Handle takes more, for its daemon only. A field with its zero value is unset.
+// Options describe all jobs of a class, as sidekiq_options does in Ruby. A client.Option describes one
+// push; there is one for each field here that a push can set. A type of arguments returns its Options from a method Defaults (see Args).
+// Handle takes further Options, for its daemon only. A field with its zero value is unset.
 //
-// The first that is set counts. At a push: the option of the call, the type's, the
-// client's default. In the daemon: the field of the payload, Handle's option, the
-// type's, the daemon's configuration.
+// The first value that is set counts. For a push the order is: the option of the call, Defaults of the type, the
+// default of the client. In the daemon it is: the field of the payload, the option of Handle, Defaults of the
+// type, the configuration of the daemon.
 //
 // Callbacks are called concurrently; one that panics counts as unset.
 type Options struct {
@@ -27,12 +27,12 @@ type Options struct {
 	Queue string
 	Tags  []string
 
-	// Unique has a push of a job be refused while another one that is the same waits or runs. It belongs to a push: only
-	// Defaults may set it. nil: jobs are not unique.
+	// Unique makes jobs unique: a push is refused while another job that is the same waits or runs. It belongs to a push: only
+	// Defaults may set it. If nil, jobs are not unique.
 	Unique *Unique
 
-	// Encrypt has a push seal the last argument of a job with the newest key of the client (see Encryption), so that it is
-	// never in clear in Redis; the daemon opens it for the handler. It belongs to a push: only Defaults may set it.
+	// Encrypt makes a push seal the last argument of a job with the newest key of the client (see Encryption), so that the
+	// argument is never in clear in Redis. The daemon opens it for the handler. It belongs to a push: only Defaults may set it.
 	Encrypt bool
 
 	// Limits are how many jobs of the class run at once, or start in a time, in all processes together. They belong to
@@ -60,18 +60,18 @@ type Options struct {
 	// may take for ever. A job may have one of its own: client.Timeout.
 	Timeout time.Duration
 
-	// ExpireAfter is how long after its push (created_at) a run of a job may still start; a job
-	// that is later goes to the dead set, with an ExpiredError, and so does one that was pushed for a later time. Unset, it never expires. A job may
-	// have a time of its own: client.ExpireAt.
+	// ExpireAfter is how long after its push (created_at) a run of a job may still start. A job
+	// that is late goes to the dead set with an ExpiredError, also if it was scheduled for a later time than that. Unset, jobs never expire. A push
+	// may set a time for its job: client.ExpireAt.
 	ExpireAfter time.Duration
 
-	// DropExpired has a job that has expired be dropped, as if it were done: it has not failed, and is stored
-	// nowhere. A job may say so itself: client.DropExpired.
+	// DropExpired drops a job that has expired, instead of moving it to the dead set: it has not failed, and is stored
+	// nowhere. A push may set it for its job: client.DropExpired.
 	DropExpired bool
 
-	// ResultFor is how long the end of a job is kept for client.Await, whatever it is: its result, that it has none, or the
-	// error of one that is dead. Unset, only results are kept, for an hour (see Job.SetResult). A push of a type whose
-	// Defaults set it tells it to all who end the job; a job may have a time of its own: client.KeepResult.
+	// ResultFor is how long the end of a job is kept for client.Await: its result, that it has none, or the
+	// error of a dead job. Unset, only results are kept, for an hour (see Job.SetResult). If Defaults of the type set it, a push
+	// writes it into the job, so that operators and client middleware that end the job keep the end, too. A push may set a time for its job: client.KeepResult.
 	ResultFor time.Duration
 
 	// RetryIn chooses the wait before the next attempt, to which 0 to 10·attempt seconds of jitter are
@@ -83,8 +83,8 @@ type Options struct {
 	// dead set; discard keeps it out of there. Death handlers run either way.
 	Exhausted func(p *Payload, err error) (discard bool)
 
-	// Recovery is where a job goes whose process died under it. The process that
-	// puts it back decides: all should have the same.
+	// Recovery is where a job goes whose process died while it ran. The process that
+	// rescues it decides, so all processes should have the same.
 	Recovery Recovery
 
 	// Take is the share of the jobs of the class that the daemon runs, for a careful move from
@@ -94,7 +94,7 @@ type Options struct {
 	Take      Share
 	RestQueue string
 
-	// Middleware wraps this class only, inside of the daemon's own.
+	// Middleware wraps this class only, inside the middleware of the daemon.
 	Middleware []Middleware
 }
 

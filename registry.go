@@ -172,11 +172,11 @@ func (r *Registry) add(e Entry, opts []Options) {
 	r.entries[e.Class] = e
 }
 
-// Alias has the handler of class, which must be registered, run the jobs of the class former, too:
-// for a class that was renamed, as long as jobs with its former name are in Redis or are pushed by
-// an older release. Their bytes keep that name, also in a retry, so that the older release can run them;
-// options, middleware and metrics are those of class. It panics on a mistake in the program: a
-// class without a handler, or a former name that is empty or has a handler or an alias already.
+// Alias lets the handler of class, which must be registered, run the jobs of the class former, too.
+// It is for a class that was renamed, as long as jobs with its former name are in Redis or are pushed by
+// an older release. Their bytes keep the former name, also in a retry, so that the older release can run them.
+// Options, middleware and metrics are those of class. Alias panics on a mistake in the program: if
+// class has no handler, or if former is empty or has a handler or an alias already.
 func (r *Registry) Alias(former, class string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -78,7 +78,7 @@ func (in *intake) stopped() {
 	in.up = false
 }
 
-// step has the goroutine look what is to be done, and starts it if it is not there. It tells
+// step wakes the goroutine, and starts it if there is none. It tells
 // whether the fetcher is to end.
 func (in *intake) step() (ended bool) {
 	in.c.mu.Lock()

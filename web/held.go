@@ -106,7 +106,7 @@ func (r *request) release() (*confirm, error) {
 	}, nil
 }
 
-// rest has the rule of the address rest, or ends its rest.
+// rest makes the rule of the address rest, or ends its rest.
 func (r *request) rest() (*confirm, error) {
 	l, rule, err := r.rule()
 	if err != nil {
