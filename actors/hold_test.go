@@ -54,7 +54,7 @@ type watchedConn struct {
 
 // Write takes a round trip. Read must not: the server holds its lock meanwhile.
 func (c *watchedConn) Write(p []byte) (int, error) {
-	time.Sleep(100 * time.Microsecond)
+	time.Sleep(100 * time.Microsecond) // the round trip to a real server takes real time
 	return c.Conn.Write(p)
 }
 

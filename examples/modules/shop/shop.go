@@ -51,9 +51,9 @@ func (s *Shop) Order(ctx context.Context, item string) (id int64, err error) {
 	return id, tx.Commit()
 }
 
-// Ship has the carrier fetch the parcel, and takes the item out of the stock.
+// Ship has the carrier fetch the shipment, and takes the item out of the stock.
 func (s *Shop) Ship(ctx context.Context, job *troupe.Job[Ship]) error {
-	key, err := troupe.Token(ctx, "parcel")
+	key, err := troupe.Token(ctx, "shipment")
 	if err != nil {
 		return err
 	}
