@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors/internal/show"
 	"github.com/troupehq/troupe/actors/internal/supervised"
@@ -148,12 +149,11 @@ func (r *relaying) watch(l *supervised.Loop) {
 
 func (r *relaying) changed(s RelayStats) {
 	e := event.OutboxChanged{At: s.Since, Outbox: r.of.Name, State: s.State}
-	line := r.d.env.Log.Info()
+	level := zerolog.InfoLevel
 	if s.Error != "" {
-		e.Err = errors.New(s.Error)
-		line = r.d.env.Log.Error().Err(e.Err)
+		e.Err, level = errors.New(s.Error), zerolog.ErrorLevel
 	}
-	line.Str("actor", r.of.path()).Str("state", s.State).Msg(relayTexts[s.State])
+	r.d.env.Log.WithLevel(level).Err(e.Err).Str("actor", r.of.path()).Str("state", s.State).Msg(relayTexts[s.State])
 	r.d.events.publish(e)
 }
 

@@ -174,7 +174,7 @@ func (s *Settings) OpenOutbox(name string) (*sql.DB, outbox.Dialect, error) {
 	}
 	file := cmp.Or(s.Path, "no configuration file")
 	if len(names) == 0 {
-		return nil, "", fmt.Errorf("%s: outbox is missing, expected a database under outbox:", file)
+		return nil, "", fmt.Errorf("%s: outbox is missing, expected a map of databases by name", file)
 	}
 	return nil, "", fmt.Errorf("outbox is %q, expected one of %s has: %s", name, file, strings.Join(names, ", "))
 }
