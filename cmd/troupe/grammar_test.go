@@ -59,6 +59,9 @@ func TestWhatMayBeMeant(t *testing.T) {
 			t.Errorf("troupe %s: %s, expected %s", line, got, want)
 		}
 	}
+	if got := call(t.Context(), "resume", "--help"); got.out != "" || !strings.Contains(got.err, "expected troupe queues unpause") {
+		t.Errorf("help of no command: %s", got)
+	}
 }
 
 // No command takes an empty argument, as of a variable of a shell that is not set, for a name.

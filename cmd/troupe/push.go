@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -199,6 +200,7 @@ func (p *push) push(ctx context.Context, c *client.Client, opts []client.Option,
 	for left := p.count; left > 0; left -= portion {
 		// What was pushed before an error is printed, too.
 		jids, err := c.PushBulkClass(ctx, p.class, p.copies(min(left, portion)), opts...)
+		jids = slices.DeleteFunc(jids, func(jid string) bool { return jid == "" }) // not pushed: err tells why
 		if err := errors.Join(err, printLines(out, jids)); err != nil {
 			return err
 		}

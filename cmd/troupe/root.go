@@ -33,5 +33,13 @@ func rootCommand() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(commands()...)
 	cli.Grammar(root)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if words := cmd.Flags().Args(); cmd == root && len(words) > 0 { // --help behind a word that is no command
+			cmd.PrintErrln("troupe:", cmd.ValidateArgs(words))
+			return
+		}
+		help(cmd, args)
+	})
 	return root
 }
