@@ -28,7 +28,7 @@ type system struct {
 	policy   retry.Policy
 	sched    *sched.Scheduler // nil if the wire has a Fetch
 	pushes   *client.Client   // of the poller; likewise
-	rescue   rescue.Rescuer   // likewise
+	rescue   *rescue.Rescuer  // likewise
 	capsules []*capsule
 
 	flusher *beat.Flusher // guarded by beats.lock

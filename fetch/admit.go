@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 // asks tells whether a move asks the limits of its job.
@@ -69,7 +71,7 @@ func (p *index) admit(ctx context.Context, moves []Move) error {
 		defer f.mu.Unlock()
 		again := false
 		for i := range todo {
-			again = hasPrefix(err, absent) && todo[i].large && p.sendWholeLocked(todo[i].l, todo[i].n) || again
+			again = redisconn.HasPrefix(err, absent) && todo[i].large && p.sendWholeLocked(todo[i].l, todo[i].n) || again
 		}
 		switch {
 		case again:
@@ -156,7 +158,7 @@ func (p *index) askArgs(todo []moving) (names []string, args []any, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		args = append(args, numberOf(&names, m.l.key)+1, m.l.field, name, job, r.JID, strconv.FormatFloat(r.Age, 'f', 6, 64), header)
+		args = append(args, script.KeyNumber(&names, m.l.key)+1, m.l.field, name, job, r.JID, strconv.FormatFloat(r.Age, 'f', 6, 64), header)
 	}
 	return names, args, nil
 }

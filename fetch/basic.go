@@ -161,7 +161,7 @@ func (f *basic) brpop(order []string, d time.Duration) {
 		d = max(d+time.Second-1, time.Second).Truncate(time.Second)
 		got, err = f.env.Redis.BRPop(context.Background(), d, order...).Result()
 	}
-	if hasPrefix(err, "WRONGTYPE") { // the next Take finds the queue
+	if redisconn.HasPrefix(err, "WRONGTYPE") { // the next Take finds the queue
 		time.Sleep(min(d, soonTime))
 		err = redis.Nil
 	}

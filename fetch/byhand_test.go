@@ -40,7 +40,7 @@ func dies(t *testing.T, rdb redis.UniversalClient, identity string, n int) (id s
 func TestRescueByHand(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	r := harness.Must(newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
+	r := harness.Must(rescue.New(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
 	dead, other, lives := dies(t, rdb, "h:1:aa", 3), dies(t, rdb, "h:2:bb", 2), dies(t, rdb, "h:3:cc", 1)
 	lease := keys.CommonOf(lives, false).Lease
 	rdb.Set(ctx, lease, "1", time.Minute)
@@ -71,7 +71,7 @@ func TestReturnSuspects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			suspects := func(queue string) string { return keys.SlotOf(queue, name == "cluster").Suspects(queue) }
-			r := harness.Must(newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
+			r := harness.Must(rescue.New(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
 			const n = maxBatch + 10
 			for i := range n {
 				rdb.LPush(ctx, suspects("a"), i)
@@ -107,7 +107,7 @@ func TestReturnSuspectsOutOfMemory(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	ctx := t.Context()
-	r := harness.Must(newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
+	r := harness.Must(rescue.New(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
 	rdb.LPush(ctx, "queue:a.suspects", "1", "2")
 	rdb.ConfigSet(ctx, "maxmemory", "1")
 	if returned, err := r.ReturnSuspects(ctx, "a"); err != nil || returned["a"] != 2 {

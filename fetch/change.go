@@ -46,7 +46,7 @@ func (f *fetcher) newSet(q Queues, before *queueSet) (*queueSet, error) {
 			s.former[i] = true
 		}
 	}
-	value, err := json.Marshal(registered{keys.Layout, s.names})
+	value, err := json.Marshal(keys.Registered{Layout: keys.Layout, Queues: s.names})
 	if err != nil {
 		return nil, fmt.Errorf("fetch: queue names: %w", err)
 	}

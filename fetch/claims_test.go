@@ -26,7 +26,7 @@ func TestJobsOfOneTakeShareClaims(t *testing.T) {
 		t.Errorf("the index has %d fields for 200 jobs", n)
 	}
 	for _, field := range rdb.HKeys(t.Context(), p.key).Val() {
-		if n := rdb.LLen(t.Context(), p.slot.List(p.in.id, field)).Val(); n > claimSize {
+		if n := rdb.LLen(t.Context(), p.slot.List(p.in.id, field)).Val(); n > keys.ClaimSize {
 			t.Errorf("claim %s has %d jobs", field, n)
 		}
 	}

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
-const (
-	closeTime = 24 * time.Hour // how long a list stays closed that may still get a job
-	endTime   = time.Second    // how long an answer of Redis to the end of a wait may take
-)
+const endTime = time.Second // how long an answer of Redis to the end of a wait may take
 
 // Close ends all waits, gives back what nobody has taken, and leaves; see Fetcher.
 func (f *fetcher) Close(ctx context.Context) (left int, err error) {
@@ -143,7 +142,7 @@ func (p *index) leave(ctx context.Context) (left int, err error) {
 		return 0, nil
 	}
 	f := p.in.f
-	names, args := []string{p.registry}, []any{p.in.id, closeTime.Milliseconds()}
+	names, args := []string{p.registry}, []any{p.in.id, keys.CloseTime.Milliseconds()}
 	f.mu.Lock()
 	for _, l := range p.lists {
 		more := ""
@@ -157,11 +156,11 @@ func (p *index) leave(ctx context.Context) (left int, err error) {
 	p.leaving = true
 	reply, err := p.call(ctx, leaveScript, names, args, func() {})
 	switch {
-	case again && hasPrefix(err, "MISSING"): // an earlier try whose reply was lost
+	case again && redisconn.HasPrefix(err, "MISSING"): // an earlier try whose reply was lost
 		p.left = true
 		return 0, nil
 	case err != nil:
-		p.leaving = !isReply(err)
+		p.leaving = !redisconn.IsReply(err)
 		return 0, err
 	}
 	left, err = strconv.Atoi(reply[0])

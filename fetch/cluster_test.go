@@ -96,7 +96,7 @@ func TestClusterPolicySendsUnitsToTheirDestinations(t *testing.T) {
 				"a6": {Queue: "b", Suspect: true},
 			}[string(o.Payload)]
 		})
-		rescuer := func(rdb redis.UniversalClient) *rescuer {
+		rescuer := func(rdb redis.UniversalClient) *rescue.Rescuer {
 			return testRescuer(t, rdb, func(c *rescue.Config) { c.Policy, c.Identity, c.Window = policy, "host:1:aa", time.Hour })
 		}
 		var died error

@@ -106,7 +106,7 @@ func TestNobodyScans(t *testing.T) {
 	})
 	for range 3 {
 		mustRescue(t, r.Rescue)
-		r.looked = time.Time{} // as after ten minutes
+		r.Looked(time.Time{}) // as after ten minutes
 	}
 	mustTake(t, f, 0, units...)
 	harness.Must(f.Close(ctx))(t)
@@ -231,7 +231,7 @@ func TestAUserOfFewRights(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(ctx, "queue:b", "b0") })
 	mustTake(t, f, 0, waitFor(t, f, 1)...)
 	dead := die(t, rdb, "h:2:bb", 3, "c")
-	r, err := newRescuer(rescue.Config{Redis: few, Logger: zerolog.Nop(), Policy: policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{To: job.ToDead} })})
+	r, err := rescue.New(rescue.Config{Redis: few, Logger: zerolog.Nop(), Policy: policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{To: job.ToDead} })})
 	harness.OK(t, err)
 	if done, err := r.Rescue(ctx); err != nil || done.Units != 3 || done.Details[0].ID != dead.cur.id {
 		t.Errorf("rescued %+v: %v", done, err)

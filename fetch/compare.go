@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // comparison is how far a list was read when a reply did not come: the next try goes on
@@ -92,7 +93,7 @@ func (p *index) readPage(ctx context.Context, l *list, read, n int) ([]string, e
 	switch {
 	case err == nil:
 		return jobs, nil
-	case isReply(err) || ctx.Err() != nil:
+	case redisconn.IsReply(err) || ctx.Err() != nil:
 		return nil, err
 	case most > 1:
 		p.page = max(1, most/2)
@@ -140,7 +141,7 @@ func (p *index) tooLarge(ctx context.Context, l *list, at int) (inHand string, e
 func (p *index) restore(ctx context.Context, l *list, missing []takenJob) error {
 	for len(missing) > 0 {
 		size, n := 0, 0
-		args := []any{l.field, fmt.Sprint(listName(p.in.f.set.Load().names[l.queue], l.suspect), " ", time.Now().UnixMilli())}
+		args := []any{l.field, fmt.Sprint(keys.ListName(p.in.f.set.Load().names[l.queue], l.suspect), " ", time.Now().UnixMilli())}
 		for n < min(len(missing), maxBatch) && (n == 0 || size < maxBatchBytes) {
 			h := missing[len(missing)-1-n] // the newest first
 			args, size, n = append(args, h.payload), size+len(h.payload), n+1

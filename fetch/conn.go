@@ -24,7 +24,7 @@ func (w *waiter) blmove(ctx context.Context, d time.Duration) (string, error) {
 	}
 	seconds := strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
 	text, err := client.Do(ctx, "blmove", queue, w.list.key, "RIGHT", "LEFT", seconds).Text()
-	if err != nil && err != redis.Nil && (!isReply(err) || hasPrefix(err, "MOVED", "ASK")) { //nolint:errorlint // it is never wrapped
+	if err != nil && err != redis.Nil && (!redisconn.IsReply(err) || redisconn.HasPrefix(err, "MOVED", "ASK")) { //nolint:errorlint // it is never wrapped
 		w.cut(false)
 	}
 	return text, err

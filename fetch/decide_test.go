@@ -25,9 +25,9 @@ type policyFunc func(rescue.Orphan) rescue.Decision
 func (policyFunc) Key(payload []byte) string                { return string(payload) }
 func (f policyFunc) Decide(o rescue.Orphan) rescue.Decision { return f(o) }
 
-func deciding(t *testing.T, rdb redis.UniversalClient, f policyFunc) *rescuer {
+func deciding(t *testing.T, rdb redis.UniversalClient, f policyFunc) *rescue.Rescuer {
 	t.Helper()
-	r := harness.Must(newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop(), Policy: f, Identity: "host:1:aa", Window: time.Hour}))(t)
+	r := harness.Must(rescue.New(rescue.Config{Redis: rdb, Logger: zerolog.Nop(), Policy: f, Identity: "host:1:aa", Window: time.Hour}))(t)
 	return r
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 // Effects are what else happens in the step that carries out a Move: all of it when the move does, or nothing.
@@ -147,12 +148,12 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			if l := push.Lock; l != nil {
 				var queue, conflicts any = "", ""
 				if push.Score == "" {
-					queue = numberOf(names, keys.Queue(push.Queue)) + 1
+					queue = script.KeyNumber(names, keys.Queue(push.Queue)) + 1
 				}
 				if !p.in.f.cluster && l.EndsWithJob() {
-					conflicts = numberOf(names, keys.Conflicts) + 1
+					conflicts = script.KeyNumber(names, keys.Conflicts) + 1
 				}
-				args = append(args, "unique", 8, numberOf(names, l.Key)+1, l.JID, l.For.Milliseconds(), queue, p.known(push.Queue), conflicts, push.Score, push.Payload)
+				args = append(args, "unique", 8, script.KeyNumber(names, l.Key)+1, l.JID, l.For.Milliseconds(), queue, p.known(push.Queue), conflicts, push.Score, push.Payload)
 				effects, number = effects+1, pushMax+1
 				continue
 			}
@@ -161,7 +162,7 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 				effects, open, number = effects+1, len(args)+1, 2
 				var key, known any = "", ""
 				if !scheduled {
-					key, known = numberOf(names, keys.Queue(queue))+1, p.known(queue)
+					key, known = script.KeyNumber(names, keys.Queue(queue))+1, p.known(queue)
 				}
 				args = append(args, "push", 0, key, known)
 			}
@@ -183,7 +184,7 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 				effects, number = effects+1, pushMax+1
 			}
 		} else if l != nil {
-			args = append(args, "lock", 3, numberOf(names, l.Key)+1, l.JID, m.Effects.Keep.Milliseconds())
+			args = append(args, "lock", 3, script.KeyNumber(names, l.Key)+1, l.JID, m.Effects.Keep.Milliseconds())
 			effects, number = effects+1, pushMax+1
 		}
 		if r := m.Effects.Rules; r != nil {
@@ -205,11 +206,11 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			}
 		}
 		if k := m.Effects.Result; k != nil {
-			args = append(args, "keep", 3, numberOf(names, k.Key)+1, k.TTL.Milliseconds(), k.Value)
+			args = append(args, "keep", 3, script.KeyNumber(names, k.Key)+1, k.TTL.Milliseconds(), k.Value)
 			effects, number = effects+1, pushMax+1
 		}
 		if h := m.Effects.Hash; h != nil {
-			args = append(args, "hash", 2+len(h.Fields), numberOf(names, h.Key)+1, h.TTL.Milliseconds())
+			args = append(args, "hash", 2+len(h.Fields), script.KeyNumber(names, h.Key)+1, h.TTL.Milliseconds())
 			args = append(args, h.Fields...)
 			effects, number = effects+1, pushMax+1
 		}

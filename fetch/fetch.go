@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // Unit is one unit of work: the exact bytes of a job and the queue it was
@@ -77,6 +78,15 @@ func (m *Move) bytes() []byte {
 	}
 	return m.Payload
 }
+
+// Recovery is one time that a job lost its process: At, the Process that died, whether it
+// ran as a Suspect, and what is known of the Cause.
+//
+//	At      time.Time
+//	Process string // identity of the process that died
+//	Suspect bool   // it ran as a suspect
+//	Cause   string // what is known of the end
+type Recovery = rescue.Recovery
 
 // Trim bounds the dead set after an insertion; zero fields do not trim. Members with a score up to
 // its Before go, and it keeps the newest, one less than its Max, as Sidekiq does.

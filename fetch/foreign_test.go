@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -18,13 +19,13 @@ import (
 func TestOwnersOfAnUnknownLayoutHoldUpNobody(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	for i := range lookLimit + 5 {
+	for i := range rescue.LookLimit + 5 {
 		id := fmt.Sprintf("new:%d:x#default.1", i)
 		rdb.HSet(ctx, "troupe:places", id, `{"v":3,"queues":["a"]}`)
 		rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 1, Member: id})
 	}
 	r := testRescuer(t, rdb)
-	r.looked = time.Now() // it finds them by the expiries
+	r.Looked(time.Now()) // it finds them by the expiries
 	if done := mustRescue(t, r.Rescue); done.Next > time.Second {
 		t.Errorf("the next round in %s, expected at once: a look was full", done.Next)
 	}
@@ -36,7 +37,7 @@ func TestOwnersOfAnUnknownLayoutHoldUpNobody(t *testing.T) {
 		units += done.Units
 	}
 	harness.Equal(t, "jobs of the dead one are rescued", units, 2)
-	harness.Equal(t, "entries in the expiries are as they were", rdb.ZCount(ctx, "troupe:expiries", "1", "1").Val(), lookLimit+5)
+	harness.Equal(t, "entries in the expiries are as they were", rdb.ZCount(ctx, "troupe:expiries", "1", "1").Val(), rescue.LookLimit+5)
 	if done := mustRescue(t, r.Rescue); done.Next < limits.RescueEvery/4 {
 		t.Errorf("then the next round is in %s", done.Next)
 	}
@@ -54,7 +55,7 @@ func TestTheDeadThatTheIndexLacksAreFoundSoon(t *testing.T) {
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("the registry is read at each look: %+v", done)
 	}
-	r.looked = time.Now().Add(-lackTime - time.Second)
+	r.Looked(time.Now().Add(-rescue.LackTime - time.Second))
 	if done := mustRescue(t, r.Rescue); done.Units != 2 || done.Fetchers != 1 {
 		t.Errorf("rescued %+v, expected 2 jobs of one", done)
 	}

@@ -57,7 +57,7 @@ func inProgress(tb testing.TB, rdb redis.Cmdable, p *index) (jobs []string) {
 	tb.Helper()
 	ctx := context.Background()
 	named := rdb.HKeys(ctx, p.key).Val()
-	slices.SortFunc(named, compareFields)
+	slices.SortFunc(named, keys.CompareFields)
 	for _, field := range named {
 		if field == "!" {
 			continue
@@ -80,7 +80,7 @@ func noClaims(tb testing.TB, rdb redis.Cmdable) {
 	}
 	for _, key := range rdb.Keys(ctx, "troupe:inprogress:*").Val() {
 		for field := range rdb.HGetAll(ctx, key).Val() {
-			if field != "!" && !isWaiting(field) {
+			if field != "!" && !keys.IsWaiting(field) {
 				tb.Errorf("left: %s names %s", key, field)
 			}
 		}
@@ -205,13 +205,13 @@ func popped(t *testing.T, rdb redis.Cmdable, key string) []string {
 	return out
 }
 
-func testRescuer(t *testing.T, rdb redis.UniversalClient, change ...func(*rescue.Config)) *rescuer {
+func testRescuer(t *testing.T, rdb redis.UniversalClient, change ...func(*rescue.Config)) *rescue.Rescuer {
 	t.Helper()
 	cfg := rescue.Config{Redis: rdb, Logger: zerolog.Nop()}
 	for _, c := range change {
 		c(&cfg)
 	}
-	r := harness.Must(newRescuer(cfg))(t)
+	r := harness.Must(rescue.New(cfg))(t)
 	return r
 }
 
@@ -238,7 +238,7 @@ func settleAll(t *testing.T, f Fetcher, moves ...Move) {
 // hashOf is what a script is called in EVALSHA.
 func hashOf(name string) string {
 	for hash, known := range script.Names() {
-		if known == "fetch."+name {
+		if known == "fetch."+name || known == "rescue."+name || known == name {
 			return hash
 		}
 	}

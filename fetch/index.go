@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -103,7 +104,7 @@ func (p *index) try(ctx context.Context, fn func() error) error {
 				return err
 			}
 			err := fn()
-			if err == nil || again || !hasPrefix(err, "STALE", "MISSING") && !errors.Is(err, errFellBack) {
+			if err == nil || again || !redisconn.HasPrefix(err, "STALE", "MISSING") && !errors.Is(err, errFellBack) {
 				return err
 			}
 		}
@@ -174,7 +175,7 @@ func (p *index) call(ctx context.Context, s *script.Script, keys []string, args 
 	all = append(append(all, p.mark(), p.number), args...)
 	p.doubt, p.pending, p.partial = true, done, nil
 	reply, err := s.Flat(ctx, p.in.f.rdb, all)
-	if hasPrefix(err, "FENCED") {
+	if redisconn.HasPrefix(err, "FENCED") {
 		return nil, p.in.f.fenced(p.in)
 	}
 	if err != nil {

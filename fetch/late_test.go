@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -83,7 +84,7 @@ func TestLateDuplicatesAreRefused(t *testing.T) {
 					before := inProgress(t, plain, p)
 					for _, name := range scripts {
 						err := r.again(t, plain, name)
-						if !hasPrefix(err, "STALE", "FENCED", "FOREIGN", "MISSING") {
+						if !redisconn.HasPrefix(err, "STALE", "FENCED", "FOREIGN", "MISSING") {
 							t.Errorf("%s: a late %s: %v, expected a refusal", when, name, err)
 						}
 					}

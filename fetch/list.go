@@ -8,11 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
-)
 
-// isWaiting tells whether a field of an index is that of a waiting list: w:QUEUE, w2:QUEUE and
-// so on, one for each waiter of the queue. The others are numbers of claims.
-func isWaiting(field string) bool { return strings.HasPrefix(field, "w") }
+	"github.com/troupehq/troupe/internal/keys"
+)
 
 // list is a Redis list of jobs in progress, named by a field of the index: a claim, or
 // the waiting list of a queue. The fetcher knows what is in it.
@@ -38,11 +36,11 @@ type takenJob struct {
 	whole   bool   // a large one that Redis did not know by its name
 }
 
-func (l *list) waits() bool { return isWaiting(l.field) }
+func (l *list) waits() bool { return keys.IsWaiting(l.field) }
 
 // addLocked notes jobs that the list has got, and puts their units into the stash.
 func (l *list) addLocked(in *incarnation, jobs ...string) {
-	text, ends := make([]byte, 0, 1024), make([]int, 0, claimSize) // receipts share a string
+	text, ends := make([]byte, 0, 1024), make([]int, 0, keys.ClaimSize) // receipts share a string
 	for i := range jobs {
 		text = append(append(text, l.field...), '.')
 		text = strconv.AppendUint(text, l.next+uint64(i), 10)

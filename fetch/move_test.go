@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -198,7 +199,7 @@ func TestAMasterFailsOver(t *testing.T) {
 	})
 	harness.Await(t, "two are settled", func() bool { // all nodes have to hear of the new master
 		_, err := f.Settle(ctx, []Move{{Unit: units[2], To: ToRetry, Score: 1}, {Unit: units[3], To: ToQueue}})
-		if err != nil && !hasPrefix(err, "CLUSTERDOWN") {
+		if err != nil && !redisconn.HasPrefix(err, "CLUSTERDOWN") {
 			t.Fatalf("settle: %v", err)
 		}
 		return err == nil

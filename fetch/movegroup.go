@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 // moveGroup are moves from one list to one destination, in their order.
@@ -59,12 +60,12 @@ func (p *index) moveArgs(todo []moving, groups []moveGroup) (names []string, arg
 	for _, g := range groups {
 		var to, queue any = int(g.to), ""
 		given := ""
-		list := numberOf(&names, g.l.key) + 1 // the index is the first
+		list := script.KeyNumber(&names, g.l.key) + 1 // the index is the first
 		if g.written || g.to == ToNone {
 			to, g.written = "", true
 		}
 		if g.queue != "" {
-			queue = numberOf(&names, g.queue) + 1
+			queue = script.KeyNumber(&names, g.queue) + 1
 		}
 		if g.given {
 			given = "1"
@@ -115,13 +116,4 @@ func (p *index) oldest(todo []moving, g *moveGroup) any {
 		return ""
 	}
 	return len(g.l.inHand)
-}
-
-// numberOf is the number of a key among those of a script; a new one is added.
-func numberOf(names *[]string, key string) int {
-	i := slices.Index(*names, key)
-	if i < 0 {
-		i, *names = len(*names), append(*names, key)
-	}
-	return i + 1
 }

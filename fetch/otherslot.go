@@ -7,6 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 // toOtherSlot carries out the first step of moves whose destination is in another slot of a
@@ -21,7 +23,7 @@ func (p *index) toOtherSlot(ctx context.Context, todo []moving, refused *error) 
 		}
 		return nil
 	})
-	if err != nil && !isReply(err) {
+	if err != nil && !redisconn.IsReply(err) {
 		return nil, err
 	}
 	for i, m := range todo {
@@ -44,7 +46,7 @@ var setOf = map[Destination]string{ToRetry: keys.Retry, ToSchedule: keys.Schedul
 func putMove(ctx context.Context, p redis.Pipeliner, m *Move) *redis.Cmd {
 	switch m.To { //nolint:exhaustive // ToQueue is in the slot
 	case ToRetry, ToSchedule, ToDead:
-		return putScript.Queue(ctx, p, []string{setOf[m.To]}, "ZADD", m.bytes(), score(m.Score), m.Trim.Text())
+		return script.Put.Queue(ctx, p, []string{setOf[m.To]}, "ZADD", m.bytes(), score(m.Score), m.Trim.Text())
 	case ToBack:
 		cmd := put(ctx, p, "SADD", keys.Queues, m.queue())
 		if m.Queue != "" {
@@ -57,5 +59,5 @@ func putMove(ctx context.Context, p redis.Pipeliner, m *Move) *redis.Cmd {
 
 // put adds to a pipeline a write that Redis carries out when it is out of memory, too.
 func put(ctx context.Context, p redis.Pipeliner, command, key string, what any) *redis.Cmd {
-	return putScript.Queue(ctx, p, []string{key}, command, what)
+	return script.Put.Queue(ctx, p, []string{key}, command, what)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -92,12 +91,6 @@ func NewReliable(env Env) (Fetcher, error) {
 	defer f.mu.Unlock()
 	f.beginLocked()
 	return f, nil
-}
-
-// registered is what the registry says of an owner.
-type registered struct {
-	Layout int      `json:"v"`
-	Queues []string `json:"queues"`
 }
 
 // beginLocked starts a new incarnation.
@@ -238,32 +231,4 @@ func (s stamp) age() time.Duration {
 	}
 	t := time.Now()
 	return max(t.Sub(s.mono), t.Round(0).Sub(s.wall))
-}
-
-// listName is what the index calls the queue of a list.
-func listName(queue string, suspect bool) string {
-	if suspect {
-		return queue + suspectsSuffix
-	}
-	return queue
-}
-
-// isReply tells whether err is an answer of Redis.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
-func hasPrefix(err error, prefixes ...string) bool {
-	for _, p := range prefixes {
-		if err != nil && redis.HasErrorPrefix(err, p) {
-			return true
-		}
-	}
-	return false
-}
-
-// splitName takes apart what an index calls a queue.
-func splitName(name string) (queue string, suspect bool) {
-	return strings.CutSuffix(name, suspectsSuffix)
 }

@@ -20,15 +20,15 @@ import (
 )
 
 func TestNewRescuerChecksItsConfig(t *testing.T) {
-	if _, err := newRescuer(rescue.Config{}); err == nil || !strings.Contains(err.Error(), "Redis is nil") {
+	if _, err := rescue.New(rescue.Config{}); err == nil || !strings.Contains(err.Error(), "Redis is nil") {
 		t.Errorf("without Redis: %v", err)
 	}
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
-	if _, err := newRescuer(rescue.Config{Redis: rdb, Lease: -1}); err == nil || !strings.Contains(err.Error(), "lease") {
+	if _, err := rescue.New(rescue.Config{Redis: rdb, Lease: -1}); err == nil || !strings.Contains(err.Error(), "lease") {
 		t.Errorf("negative lease: %v", err)
 	}
-	if _, err := newRescuer(rescue.Config{Redis: rdb, Window: -1}); err == nil || !strings.Contains(err.Error(), "window") {
+	if _, err := rescue.New(rescue.Config{Redis: rdb, Window: -1}); err == nil || !strings.Contains(err.Error(), "window") {
 		t.Errorf("negative window: %v", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestRescueLock(t *testing.T) {
 	if _, err := lame.Rescue(t.Context()); err == nil {
 		t.Error("the lock was not answered, and no error")
 	}
-	if ttl := rdb.PTTL(t.Context(), keys.Rescue).Val(); ttl <= 0 || ttl > lockTime {
+	if ttl := rdb.PTTL(t.Context(), keys.Rescue).Val(); ttl <= 0 || ttl > rescue.LockTime {
 		t.Errorf("a lock whose holder knows nothing of it stands for %v", ttl)
 	}
 }
@@ -159,7 +159,7 @@ func TestRescueBrokenOffAnywhere(t *testing.T) {
 // rescued one look after the other, without a pause.
 func TestRescueMany(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	const n = 2*lookLimit + 10
+	const n = 2*rescue.LookLimit + 10
 	for i := range n {
 		queue := "good"
 		if i%7 == 0 {
@@ -169,7 +169,7 @@ func TestRescueMany(t *testing.T) {
 	}
 	rdb.Set(t.Context(), "queue:bad", "x", 0)
 	r := testRescuer(t, rdb)
-	r.looked = time.Now() // at all: it finds them by the expiries
+	r.Looked(time.Now()) // at all: it finds them by the expiries
 	want, fetchers, units := n-(n+6)/7, 0, 0
 	for rounds := 1; fetchers < want; rounds++ {
 		done, err := r.Rescue(t.Context())
@@ -203,9 +203,9 @@ func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
 			dead := die(t, rdb, "h:2:bb", 3, "bad", "good")
 			id := dead.cur.id
 			rdb.Set(ctx, "queue:bad", "x", 0)
-			another := func() *rescuer {
+			another := func() *rescue.Rescuer {
 				r := testRescuer(t, rdb, func(c *rescue.Config) { c.Policy = policy })
-				r.looked = time.Now()
+				r.Looked(time.Now())
 				return r
 			}
 			r := another()
@@ -213,18 +213,18 @@ func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
 			if err == nil || done.Units != 3 || done.Next < limits.RescueEvery/4 {
 				t.Fatalf("rescued %+v, %v, expected the jobs of the other queue", done, err)
 			}
-			for _, other := range []*rescuer{r, another()} {
+			for _, other := range []*rescue.Rescuer{r, another()} {
 				if done, err := other.Rescue(ctx); err != nil || done.Units != 0 || done.Next < limits.RescueEvery/4 {
 					t.Errorf("at once: %+v, %v", done, err)
 				}
 			}
-			before := firstDelay
+			before := rescue.FirstDelay
 			for range 8 {
 				left := time.Duration(rdb.ZScore(ctx, "troupe:expiries", id).Val()-float64(rdb.Time(ctx).Val().UnixMilli())) * time.Millisecond
-				if left > lastDelay || left < before-5*time.Second {
+				if left > rescue.LastDelay || left < before-5*time.Second {
 					t.Errorf("put off for %v, expected %v", left, before)
 				}
-				before = min(2*before, lastDelay)
+				before = min(2*before, rescue.LastDelay)
 				rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 1, Member: id}) // the time has come
 				if _, err := r.Rescue(ctx); err == nil {
 					t.Error("no error")
@@ -294,8 +294,7 @@ func TestAnUnknownLayoutIsLeftAlone(t *testing.T) {
 	rdb.HSet(ctx, "troupe:places", dead.cur.id, `{"v":3,"queues":["a"]}`)
 	before := copyOf(t, rdb, "troupe:inprogress:*", "troupe:claim:*", "queue:*", "troupe:places")
 	var log bytes.Buffer
-	r := testRescuer(t, rdb)
-	r.cfg.Logger = zerolog.New(&log)
+	r := testRescuer(t, rdb, func(c *rescue.Config) { c.Logger = zerolog.New(&log) })
 	for range 2 {
 		if done, err := r.Rescue(ctx); err != nil || done.Units != 0 {
 			t.Errorf("rescued %+v: %v", done, err)

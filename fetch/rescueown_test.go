@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/script"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -24,16 +25,16 @@ func TestAScriptOfARescueWantsATombstone(t *testing.T) {
 	p := f.cur.indexes[0]
 	list := p.slot.List(f.cur.id, "1.1")
 	for name, err := range map[string]error{
-		"putback": putbackScript.Run(t.Context(), rdb, []string{p.key, list, "queue:a"}, "1.1", 100, "").Err(),
-		"reroute": rerouteScript.Run(t.Context(), rdb, []string{p.key, list, "schedule", "dead", "queues", "x", "y", "queue:a"},
+		"putback": script.Named("rescue.putback").Run(t.Context(), rdb, []string{p.key, list, "queue:a"}, "1.1", 100, "").Err(),
+		"reroute": script.Named("rescue.reroute").Run(t.Context(), rdb, []string{p.key, list, "schedule", "dead", "queues", "x", "y", "queue:a"},
 			1, 1, "0", 0, 8, "", "", "", "", "").Err(),
-		"finish": finishScript.Run(t.Context(), rdb, []string{p.key, p.registry}, f.cur.id, 1000).Err(),
+		"finish": script.Named("rescue.finish").Run(t.Context(), rdb, []string{p.key, p.registry}, f.cur.id, 1000).Err(),
 	} {
 		if !redis.HasErrorPrefix(err, "NOTFENCED") {
 			t.Errorf("%s: %v, expected NOTFENCED", name, err)
 		}
 	}
-	if err := fenceScript.Run(t.Context(), rdb, []string{p.key}, "7", 1).Err(); !redis.HasErrorPrefix(err, "ALIVE") {
+	if err := script.Named("rescue.fence").Run(t.Context(), rdb, []string{p.key}, "7", 1).Err(); !redis.HasErrorPrefix(err, "ALIVE") {
 		t.Errorf("fence of another generation: %v, expected ALIVE", err)
 	}
 	if got := inProgress(t, rdb, p); !slices.Equal(got, []string{"0"}) || rdb.LLen(t.Context(), "queue:a").Val() != 0 {
@@ -56,7 +57,7 @@ func TestRescuePassesByItsOwn(t *testing.T) {
 	// another rescuer fences it and dies
 	first := f.cur.id
 	expire(t, rdb, first)
-	harness.OK(t, fenceScript.Run(t.Context(), rdb, []string{f.cur.indexes[0].key}, "2", 1).Err())
+	harness.OK(t, script.Named("rescue.fence").Run(t.Context(), rdb, []string{f.cur.indexes[0].key}, "2", 1).Err())
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("rescued its own: %+v", done)
 	}
@@ -115,7 +116,7 @@ func TestRescueOfItsOwnThatWasGivenUp(t *testing.T) {
 		t.Errorf("the clone was robbed within its lease: %+v", done)
 	}
 	expire(t, rdb, p.in.id)
-	r.looked = time.Time{}
+	r.Looked(time.Time{})
 	if done := mustRescue(t, r.Rescue); done.Units != 2 {
 		t.Errorf("rescued %+v, expected 2 units", done)
 	}

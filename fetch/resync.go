@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 const (
@@ -76,9 +77,9 @@ func (p *index) begin(ctx context.Context) (gen, last uint64, fields map[string]
 		args[0] = p.asked
 		reply, err := beginScript.Run(ctx, f.rdb, []string{p.key, p.registry}, args...).StringSlice()
 		switch {
-		case hasPrefix(err, "FENCED"):
+		case redisconn.HasPrefix(err, "FENCED"):
 			return 0, 0, nil, f.fenced(p.in)
-		case hasPrefix(err, "FOREIGN"):
+		case redisconn.HasPrefix(err, "FOREIGN"):
 			mark := strings.Fields(err.Error())
 			gen, _ := strconv.ParseUint(mark[1], 10, 64)
 			if gen == p.asked && tries < 3 { // a client that repeats silently
@@ -91,16 +92,8 @@ func (p *index) begin(ctx context.Context) (gen, last uint64, fields map[string]
 		}
 		gen, _ = strconv.ParseUint(reply[0], 10, 64)
 		last, _ = strconv.ParseUint(reply[1], 10, 64)
-		return gen, last, pairs(reply[2:]), nil
+		return gen, last, keys.Fields(reply[2:]), nil
 	}
-}
-
-func pairs(flat []string) map[string]string {
-	all := make(map[string]string, len(flat)/2)
-	for pair := range slices.Chunk(flat, 2) {
-		all[pair[0]] = pair[1]
-	}
-	return all
 }
 
 // compareAll compares the lists that may not be as expected. A waiting list that a
@@ -150,14 +143,14 @@ func (p *index) compareAll(ctx context.Context, fields map[string]string) error 
 		return nil
 	}
 	// the oldest claims first, then waiting lists: in this order they are run
-	slices.SortFunc(lists, func(a, b *list) int { return compareFields(a.field, b.field) })
+	slices.SortFunc(lists, func(a, b *list) int { return keys.CompareFields(a.field, b.field) })
 	lengths := make([]*redis.IntCmd, len(lists))
 	if _, err := f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, l := range lists {
 			lengths[i] = pipe.LLen(ctx, l.key)
 		}
 		return nil
-	}); err != nil && !isReply(err) {
+	}); err != nil && !redisconn.IsReply(err) {
 		return err
 	}
 	for i, l := range lists {
@@ -229,37 +222,11 @@ func (p *index) check(ctx context.Context, l *list, length *redis.IntCmd) error 
 // foundLocked is a list that the index names and we do not know.
 func (p *index) foundLocked(field, value string) *list {
 	f := p.in.f
-	queue, suspect := queueOf(value, f.set.Load().names)
+	queue, suspect := keys.QueueOfList(value, f.set.Load().names)
 	i, known := f.set.Load().index[queue]
 	if !known {
 		return nil // of a queue that nobody here knows; a rescuer will see to it
 	}
 	// Its jobs get numbers that no job had before, so that the receipts of earlier jobs are void.
 	return &list{field: field, key: p.slot.List(p.in.id, field), queue: i, suspect: suspect, next: p.gen << 32}
-}
-
-// compareFields sorts claims by number of their call, and waiting lists behind them.
-func compareFields(a, b string) int {
-	wa, wb := isWaiting(a), isWaiting(b)
-	switch {
-	case wa != wb && wa:
-		return 1
-	case wa != wb:
-		return -1
-	case wa:
-		return strings.Compare(a, b)
-	}
-	callA, nA, _ := strings.Cut(a, ".")
-	callB, nB, _ := strings.Cut(b, ".")
-	return cmp.Or(len(callA)-len(callB), strings.Compare(callA, callB), len(nA)-len(nB), strings.Compare(nA, nB))
-}
-
-// queueOf returns the queue of a list from the value that the index has for the list. The list of suspects of a queue may have the
-// name of another queue.
-func queueOf(value string, queues []string) (queue string, suspect bool) {
-	name := value[:max(0, strings.LastIndexByte(value, ' '))]
-	if slices.Contains(queues, name) {
-		return name, false
-	}
-	return splitName(name)
 }

@@ -2,13 +2,12 @@ package fetch
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 const suspectsSuffix = keys.SuspectsSuffix
@@ -34,7 +33,7 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 		}
 		return nil
 	})
-	if err != nil && !isReply(err) {
+	if err != nil && !redisconn.IsReply(err) {
 		return false, err
 	}
 	var with []string // queues
@@ -47,7 +46,7 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	paused, err := f.rdb.SMembers(ctx, keys.Paused).Result()
-	if err != nil && !isReply(err) {
+	if err != nil && !redisconn.IsReply(err) {
 		return false, err
 	}
 	return slices.ContainsFunc(with, func(name string) bool { return !slices.Contains(paused, name) }), nil
@@ -60,52 +59,4 @@ func (f *fetcher) TakeSuspect(ctx context.Context) (*Unit, error) {
 		return nil, err
 	}
 	return &units[0], nil
-}
-
-// ReturnSuspects empties the lists of suspects; see rescue.Rescuer.
-func (r *rescuer) ReturnSuspects(ctx context.Context, queues ...string) (map[string]int, error) {
-	names, err := r.queues(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("return suspects: %w", err)
-	}
-	for _, name := range append(slices.Clip(names), queues...) {
-		queue, _ := splitName(name)
-		names = append(names, queue)
-	}
-	slices.Sort(names)
-	returned := make(map[string]int)
-	var failed []error
-	for _, name := range slices.Compact(names) {
-		n, err := r.returnSuspects(ctx, name)
-		if n > 0 {
-			returned[name] = n
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("return suspects of queue %s: %w", name, err))
-			if !isReply(err) {
-				break
-			}
-		}
-	}
-	return returned, errors.Join(failed...)
-}
-
-func (r *rescuer) returnSuspects(ctx context.Context, queue string) (moved int, err error) {
-	suspects := keys.SlotOf(queue, r.cluster).Suspects(queue)
-	if n, err := r.rdb.Exists(ctx, suspects).Result(); err != nil || n == 0 {
-		return 0, err
-	}
-	for left := int64(1); left > 0; {
-		n, err := unsuspectScript.Run(ctx, r.rdb, []string{suspects, keys.Queue(queue)}, maxBatch).Int64Slice()
-		if err != nil {
-			return moved, err
-		}
-		moved, left = moved+int(n[0]), n[1]
-	}
-	_, err = r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		put(ctx, pipe, "SADD", keys.Queues, queue)
-		pipe.SRem(ctx, keys.Queues, keys.Suspects(queue))
-		return nil
-	})
-	return moved, err
 }

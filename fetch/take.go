@@ -9,10 +9,10 @@ import (
 	"strconv"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 const (
-	claimSize  = 64   // most jobs of a claim
 	maxTake    = 1024 // most jobs of a call
 	queuesCall = 256  // most queues of a call
 )
@@ -110,7 +110,7 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 	drained := make(map[string]bool)
 	if f.cluster && len(wants) > 0 {
 		paused, err := f.rdb.SMembers(ctx, keys.Paused).Result()
-		if err != nil && !hasPrefix(err, "WRONGTYPE") {
+		if err != nil && !redisconn.HasPrefix(err, "WRONGTYPE") {
 			return err
 		}
 		for _, name := range paused {
@@ -204,7 +204,7 @@ func (p *index) takeNow(ctx context.Context, r *request, ask int) error {
 	}
 	claims := 0
 	if len(wants) > 0 {
-		claims = min(ask, (ask+claimSize-1)/claimSize+2*len(wants)) // of each queue the first one is small
+		claims = min(ask, (ask+keys.ClaimSize-1)/keys.ClaimSize+2*len(wants)) // of each queue the first one is small
 	}
 	call := strconv.FormatUint(p.number+1, 10) + "."
 	names := make([]string, 0, 1+len(groups)+claims+len(wants))
@@ -235,7 +235,7 @@ func (p *index) takeNow(ctx context.Context, r *request, ask int) error {
 			key = p.slot.Suspects(wants[i].Queue)
 		}
 		names = append(names, key)
-		args = append(args, listName(*name, r.suspect), name, wants[i].N)
+		args = append(args, keys.ListName(*name, r.suspect), name, wants[i].N)
 	}
 	stamp := p.number + 1
 	text, err := p.call(ctx, takeScript, names, args, locked(func() { p.ackedLocked(groups, stamp) }))

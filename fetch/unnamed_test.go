@@ -48,7 +48,7 @@ func TestListsThatNoIndexNamesAreRescued(t *testing.T) {
 	left := []string{"troupe:claim:h:4:x#c.1:7.1", "troupe:claim:h:5:x#c.1:7.1", "troupe:claim:h:6:x#c.1:7.1", "troupe:claim:what"}
 
 	const n = 4
-	var rescuers [n]*rescuer
+	var rescuers [n]*rescue.Rescuer
 	for i := range rescuers {
 		rescuers[i] = testRescuer(t, rdb, func(c *rescue.Config) { c.QueueOf = queueOfTest })
 	}
@@ -85,12 +85,12 @@ func TestListsThatNoIndexNamesAreRescued(t *testing.T) {
 	if d := rdb.PTTL(ctx, "troupe:inprogress:h:3:x#c.1").Val(); d < 2*time.Hour {
 		t.Errorf("the tombstone stands for %s", d)
 	}
-	if d := rdb.PTTL(ctx, keys.Search).Val(); d <= allTime/2 {
+	if d := rdb.PTTL(ctx, keys.Search).Val(); d <= rescue.AllTime/2 {
 		t.Errorf("the next search may begin in %s", d)
 	}
 	push("troupe:claim:h:1:x#c.1:9.1", job(3))
 	for _, r := range rescuers {
-		r.search.asked = time.Now().Add(-allTime - time.Second)
+		r.Searched(time.Now().Add(-rescue.AllTime - time.Second))
 		if done := mustRescue(t, r.Rescue); done.Units != 0 {
 			t.Error("somebody searches before it is time")
 		}
@@ -108,11 +108,11 @@ func TestListsThatNoIndexNamesAndGrace(t *testing.T) {
 	r := testRescuer(t, rdb, func(c *rescue.Config) {
 		c.QueueOf, c.Grace = queueOfTest, func(_ context.Context) (time.Duration, error) { return grace, nil }
 	})
-	if done := mustRescue(t, r.Rescue); done.Units != 0 || len(r.search.found) != 1 {
-		t.Fatalf("within the grace %+v is rescued, found are %+v", done, r.search.found)
+	if done := mustRescue(t, r.Rescue); done.Units != 0 || len(r.Found()) != 1 {
+		t.Fatalf("within the grace %+v is rescued, found are %+v", done, r.Found())
 	}
 	rdb.Set(ctx, "troupe:lease:h:1:x#c.1", "1", time.Hour)
-	if n, err := r.Name(ctx, r.search.found); n != 0 || err != nil || rdb.Exists(ctx, "troupe:places").Val() != 0 {
+	if n, err := r.Name(ctx, r.Found()); n != 0 || err != nil || rdb.Exists(ctx, "troupe:places").Val() != 0 {
 		t.Errorf("%d lists of a living owner are named, %v", n, err)
 	}
 	rdb.Del(ctx, "troupe:lease:h:1:x#c.1")
@@ -137,7 +137,7 @@ func TestListsThatNoIndexNamesOnACluster(t *testing.T) {
 	r := testRescuer(t, rdb)
 	units := 0
 	harness.Await(t, "the jobs are back", func() bool {
-		r.looked = time.Time{}
+		r.Looked(time.Time{})
 		done, err := r.Rescue(ctx)
 		if err != nil {
 			t.Fatal(err)

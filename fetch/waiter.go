@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 const (
@@ -127,7 +128,7 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 		w.healthy, w.failures, w.away = true, 0, nil
 	} else {
 		w.failedLocked(err)
-		w.list.lost = w.list.lost || !isReply(err)
+		w.list.lost = w.list.lost || !redisconn.IsReply(err)
 		w.again = time.Now().Add(d)
 	}
 	if err == nil && w.in == f.cur { // else it is not ours any more: a rescuer has put it back
@@ -144,10 +145,10 @@ func (w *waiter) failedLocked(err error) {
 	w.pause = time.Now().Add(pause + w.random(pause/4))
 	w.failures++
 	w.away = err
-	if isReply(err) {
+	if redisconn.IsReply(err) {
 		w.away = nil
 	}
-	if hasPrefix(err, "WRONGTYPE") {
+	if redisconn.HasPrefix(err, "WRONGTYPE") {
 		w.in.f.faulty.report(w.in.f.set.Load().names[w.queue], err.Error())
 	}
 }
@@ -214,7 +215,7 @@ func (w *waiter) ended(ctx context.Context) bool {
 	}
 	ended, err := node.Do(ctx, "client", "unblock", strconv.FormatInt(id, 10)).Int()
 	f.mu.Lock()
-	away := w.open && w.ending && err != nil && !isReply(err)
+	away := w.open && w.ending && err != nil && !redisconn.IsReply(err)
 	f.mu.Unlock()
 	if away {
 		w.cut(false)

@@ -156,9 +156,6 @@ func (r *request) putBack(ours []string) (*page, error) {
 		return nothing("no lease is over.")
 	}
 	rescuer, err := rescue.New(rescue.Config{Redis: r.options.Redis, Logger: r.options.Logger})
-	if errors.Is(err, rescue.ErrNotLinked) {
-		return nothing("%v.", err)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/troupehq/troupe/internal/flight"
 	outcomes "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
@@ -134,18 +133,6 @@ func TestOrphans(t *testing.T) {
 	if low, mail := s.rdb.LLen(ctx, "queue:low").Val(), s.rdb.LLen(ctx, "queue:mail").Val(); low != 2 || mail != 0 {
 		t.Errorf("%d and %d jobs are back", low, mail)
 	}
-}
-
-// A program with the dashboard and without a daemon may lack the package that rescues. The page then says so.
-func TestOrphansInAProgramThatCannotRescue(t *testing.T) {
-	s := start(t)
-	s.fetcher("dead:1:x#default.1", "low", `{"class":"A","jid":"1","args":[]}`)
-	linked := rescue.Make
-	rescue.Make = nil
-	defer func() { rescue.Make = linked }()
-	_, text := s.post("/orphans/rescue", url.Values{})
-	contains(t, "the page", text, "Nothing was done: this program cannot rescue", "the command troupe rescue can")
-	harness.Equal(t, "jobs that are back", s.rdb.LLen(t.Context(), "queue:low").Val(), 0)
 }
 
 // Programs that ask Sidekiq's pages for numbers get the same here.

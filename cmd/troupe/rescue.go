@@ -26,7 +26,7 @@ type rescueCall struct {
 	namespace    string
 	dryRun, wait bool
 
-	rescuer rescue.Rescuer
+	rescuer *rescue.Rescuer
 	search  rescue.Search
 	looked  bool     // for lists that no index names
 	queues  []string // of all fetchers that were seen

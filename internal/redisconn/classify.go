@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -161,4 +162,20 @@ func classifyReply(text string) Fault {
 		return fault
 	}
 	return Command
+}
+
+// IsReply tells whether err is an answer of Redis.
+func IsReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// HasPrefix tells whether err is an answer of Redis that begins with one of these.
+func HasPrefix(err error, prefixes ...string) bool {
+	for _, p := range prefixes {
+		if err != nil && redis.HasErrorPrefix(err, p) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,5 +1,5 @@
-// Package rescue is what the daemon and the command line know of the Rescuer, which puts back
-// what dead processes had in progress. Package fetch implements it.
+// Package rescue puts back what dead processes had in progress: it has the Rescuer, which daemons,
+// the command line and the dashboard use.
 package rescue
 
 import (
@@ -14,49 +14,6 @@ import (
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/limits"
 )
-
-// Rescuer puts what dead processes had in progress back into their queues, to the end
-// that is popped next, bytes unchanged, or where its policy sends it. A dead owner is one
-// whose lease is over. Every step is harmless beside another rescuer's; a lock lets one
-// work at a time. A round waits for the one before it; all methods are safe for concurrent
-// use.
-type Rescuer interface {
-	// Rescue makes one round. After an error, too, what could be done was done.
-	Rescue(ctx context.Context) (Round, error)
-
-	// RescueOnly makes a round for these fetchers, whatever the index says of them. Those
-	// whose lease runs are left alone. It is for operators; it returns ErrBusy where Rescue
-	// waits for its next turn.
-	RescueOnly(ctx context.Context, ids ...string) (Round, error)
-
-	// Name names lists that Search has found in an index of their owners, so that a round
-	// rescues these, and tells how many. What it cannot name has a line in the log. It returns
-	// ErrBusy as RescueOnly does.
-	Name(ctx context.Context, lists []Unnamed) (int, error)
-
-	// ReturnSuspects puts the suspects of all known queues, and of these, back into their
-	// queues, to the end that is popped next, and tells how many of each. It is for a Redis
-	// that no daemon takes from any more: nobody else reads the suspects.
-	ReturnSuspects(ctx context.Context, queues ...string) (map[string]int, error)
-
-	// Forget forgets the recoveries of a job: it has ended.
-	Forget(ctx context.Context, queue string, payload []byte) error
-}
-
-// Make makes a Rescuer. Package fetch sets it, which has the rescuer: who reads Redis, as the dashboard
-// does, does not import that package. It is nil in a program without it.
-var Make func(Config) (Rescuer, error)
-
-// ErrNotLinked tells that this program has no rescuer.
-var ErrNotLinked = errors.New("this program cannot rescue, since it does not import github.com/troupehq/troupe/fetch; the command troupe rescue can")
-
-// New makes a Rescuer; it does not touch Redis.
-func New(cfg Config) (Rescuer, error) {
-	if Make == nil {
-		return nil, ErrNotLinked
-	}
-	return Make(cfg)
-}
 
 // ErrBusy tells that another rescuer is at work, or was a moment ago.
 var ErrBusy = errors.New("another rescuer is at work")

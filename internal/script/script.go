@@ -6,6 +6,7 @@ package script
 import (
 	"context"
 	_ "embed"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -51,6 +52,17 @@ func New(name, src string) *Script {
 	s := &Script{Name: name, src: src, s: redis.NewScript(src)}
 	all.LoadOrStore(s.s.Hash(), s)
 	return s
+}
+
+// Named returns the script of that name, nil if there is none.
+func Named(name string) (found *Script) {
+	all.Range(func(_, s any) bool {
+		if s, ok := s.(*Script); ok && s.Name == name {
+			found = s
+		}
+		return found == nil
+	})
+	return found
 }
 
 // Names returns the name of each script that was made, by its SHA-1: SLOWLOG and MONITOR
@@ -116,4 +128,19 @@ func flat(ctx context.Context, c redis.UniversalClient, args []any) ([]string, e
 	cmd.SetFirstKeyPos(3) // a cluster client finds the node by it
 	err := c.Process(ctx, cmd)
 	return cmd.Val(), err
+}
+
+//go:embed put.lua
+var putSource string
+
+// Put writes to a destination in a slot of its own; see put.lua. Redis carries it out when it is out of memory, too.
+var Put = New("put", Bound+putSource)
+
+// KeyNumber is the number of a key among those of a script; a new one is added.
+func KeyNumber(names *[]string, key string) int {
+	i := slices.Index(*names, key)
+	if i < 0 {
+		i, *names = len(*names), append(*names, key)
+	}
+	return i + 1
 }

@@ -147,7 +147,7 @@ func TestLostReplyToTheRescuer(t *testing.T) {
 			way := newLossy(t, url)
 			dies := startWorker(t, workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second})
 			raws := hang(t, rdb, rec, 5)
-			way.lose(func(c command) bool { return c.runs("fetch." + script) }, nil)
+			way.lose(func(c command) bool { return c.runs("rescue." + script) }, nil)
 			lives := startWorker(t, workerSpec{Redis: way.url, Records: rec.url, Lease: 2 * time.Second})
 			dies.Kill()
 			rescued(t, rdb, rec, lives, raws, soon)

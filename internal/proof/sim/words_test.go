@@ -73,7 +73,7 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 		switch of, short, _ := strings.Cut(name, "."); of {
 		case "sched", "moving":
 			name = of + "-" + short
-		case "fetch", "client", "beat", "job":
+		case "fetch", "rescue", "client", "beat", "job":
 			name = short
 		}
 		all[hash] = luaScript{name, src}

@@ -1,4 +1,4 @@
-package fetch
+package rescue
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 const (
@@ -20,27 +20,27 @@ const (
 // search is how far a rescuer is with the search for lists that no index names. One of the
 // fleet searches, at most every ten minutes.
 type search struct {
-	rescue.Search
+	Search
 	asked time.Time // for the lock
 	goes  bool      // it is ours
 	took  time.Duration
-	found []rescue.Unnamed
+	found []Unnamed
 }
 
 // lookForLists searches for a moment, if it is time and nobody else does. Its errors are only
 // logged.
-func (r *rescuer) lookForLists(ctx context.Context) {
+func (r *Rescuer) lookForLists(ctx context.Context) {
 	s := &r.search
 	if !s.goes {
-		if !s.asked.IsZero() && time.Since(s.asked) < allTime {
+		if !s.asked.IsZero() && time.Since(s.asked) < AllTime {
 			return
 		}
 		s.asked = time.Now()
-		ours, err := r.rdb.SetNX(ctx, keys.Search, "1", allTime).Result()
+		ours, err := r.rdb.SetNX(ctx, keys.Search, "1", AllTime).Result()
 		if err != nil || !ours {
 			return
 		}
-		s.Search, s.goes, s.took = rescue.Search{}, true, 0
+		s.Search, s.goes, s.took = Search{}, true, 0
 	}
 	began := time.Now()
 	found, done, err := s.Next(ctx, r.rdb, searchTime)
@@ -50,11 +50,13 @@ func (r *rescuer) lookForLists(ctx context.Context) {
 		r.cfg.Logger.Debug().Err(err).Msg("could not search for jobs in progress that no index names; again in ten minutes")
 	}
 	s.goes = !done && err == nil
-	r.rdb.PExpire(ctx, keys.Search, max(allTime, searchShare*s.took))
+	r.rdb.PExpire(ctx, keys.Search, max(AllTime, searchShare*s.took))
 }
 
-// Name names lists; see rescue.Rescuer.
-func (r *rescuer) Name(ctx context.Context, lists []rescue.Unnamed) (n int, err error) {
+// Name names lists that Search has found in an index of their owners, so that a round
+// rescues these, and tells how many. What it cannot name has a line in the log. It returns
+// ErrBusy as RescueOnly does.
+func (r *Rescuer) Name(ctx context.Context, lists []Unnamed) (n int, err error) {
 	if err := r.enter(ctx); err != nil {
 		return 0, err
 	}
@@ -71,7 +73,7 @@ func (r *rescuer) Name(ctx context.Context, lists []rescue.Unnamed) (n int, err 
 }
 
 // name returns the owners of the lists that it has named.
-func (r *rescuer) name(ctx context.Context, lists []rescue.Unnamed) (ids []string, err error) {
+func (r *Rescuer) name(ctx context.Context, lists []Unnamed) (ids []string, err error) {
 	queues := map[string][]string{} // of the owners
 	lists = slices.Clone(lists)
 	for i := range lists {
@@ -105,8 +107,8 @@ func (r *rescuer) name(ctx context.Context, lists []rescue.Unnamed) (ids []strin
 }
 
 // queueOfList is the queue that the first of its jobs tells that tells one: all are from the same.
-func (r *rescuer) queueOfList(ctx context.Context, l *rescue.Unnamed) string {
-	for i := int64(-1); r.cfg.QueueOf != nil && i >= -claimSize; i-- {
+func (r *Rescuer) queueOfList(ctx context.Context, l *Unnamed) string {
+	for i := int64(-1); r.cfg.QueueOf != nil && i >= -keys.ClaimSize; i-- {
 		jobs, err := r.rdb.LRange(ctx, l.Key, i, i).Result()
 		if err != nil || len(jobs) == 0 {
 			break
@@ -119,8 +121,8 @@ func (r *rescuer) queueOfList(ctx context.Context, l *rescue.Unnamed) string {
 }
 
 // nameList tells whether it has named the list: its owner is gone, and it is still there.
-func (r *rescuer) nameList(ctx context.Context, l *rescue.Unnamed, queues []string) (bool, error) {
-	value, err := json.Marshal(registered{keys.Layout, queues})
+func (r *Rescuer) nameList(ctx context.Context, l *Unnamed, queues []string) (bool, error) {
+	value, err := json.Marshal(keys.Registered{Layout: keys.Layout, Queues: queues})
 	if err != nil {
 		return false, err
 	}
@@ -131,7 +133,7 @@ func (r *rescuer) nameList(ctx context.Context, l *rescue.Unnamed, queues []stri
 	} else if n, err := r.rdb.Exists(ctx, common.Lease).Result(); err != nil || n > 0 {
 		return false, err
 	}
-	if err := putScript.Run(ctx, r.rdb, []string{keys.Queues}, "SADD", l.Queue).Err(); err != nil {
+	if err := script.Put.Run(ctx, r.rdb, []string{keys.Queues}, "SADD", l.Queue).Err(); err != nil {
 		return false, err
 	}
 	named, err := nameScript.Run(ctx, r.rdb, names, l.ID, value, l.Field, l.Queue, tombstoneTime.Milliseconds()).Bool()

@@ -1,4 +1,4 @@
-package fetch
+package rescue
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type ownerIndex struct {
 
 // unlisted are the owners that are registered and that the expiries lack. On a
 // cluster every queue is asked as well: the node of the registry may have fallen back.
-func (r *rescuer) unlisted(ctx context.Context) (ids []string, err error) {
+func (r *Rescuer) unlisted(ctx context.Context) (ids []string, err error) {
 	registries := []string{r.common.Owners}
 	if r.cluster {
 		names, err := r.queues(ctx)
@@ -52,7 +52,7 @@ func (r *rescuer) unlisted(ctx context.Context) (ids []string, err error) {
 }
 
 // queues are those that are known, and those of this process.
-func (r *rescuer) queues(ctx context.Context) ([]string, error) {
+func (r *Rescuer) queues(ctx context.Context) ([]string, error) {
 	names, err := r.rdb.SMembers(ctx, keys.Queues).Result()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (r *rescuer) queues(ctx context.Context) ([]string, error) {
 
 // find reads the registry of an owner. Somebody may have deleted it: on one server the index
 // tells its queues, on a cluster those of all known queues are looked at.
-func (r *rescuer) find(ctx context.Context, id string) (indexes []ownerIndex, err error) {
+func (r *Rescuer) find(ctx context.Context, id string) (indexes []ownerIndex, err error) {
 	queues, err := r.entry(ctx, r.common.Owners, id)
 	if !r.cluster && (err == nil || errors.Is(err, redis.Nil)) {
 		return []ownerIndex{{queues: queues}}, nil
@@ -94,12 +94,12 @@ func (r *rescuer) find(ctx context.Context, id string) (indexes []ownerIndex, er
 const errLayout = refusal("another version of troupe has written the registry")
 
 // entry is what a registry says of an owner.
-func (r *rescuer) entry(ctx context.Context, registry, id string) ([]string, error) {
+func (r *Rescuer) entry(ctx context.Context, registry, id string) ([]string, error) {
 	text, err := r.rdb.HGet(ctx, registry, id).Result()
 	if err != nil {
 		return nil, err
 	}
-	var reg registered
+	var reg keys.Registered
 	if json.Unmarshal([]byte(text), &reg) != nil || reg.Layout != keys.Layout {
 		if !r.said[id] {
 			r.said[id] = true

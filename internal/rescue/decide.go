@@ -1,4 +1,4 @@
-package fetch
+package rescue
 
 import (
 	"cmp"
@@ -13,7 +13,9 @@ import (
 
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 const (
@@ -21,12 +23,13 @@ const (
 	policyTime    = time.Second // or so long
 	maxRecovered  = 10_000      // jobs whose recoveries are remembered
 	maxRecoveries = 20          // recoveries that are remembered of a job
+	pageTries     = 3           // to read a single job
 )
 
 // verdict is what is done with one job.
 type verdict struct {
-	rescue.Decision
-	orphan     rescue.Orphan
+	Decision
+	orphan     Orphan
 	job        string // as it is counted; "" is not counted
 	recoveries string // that are to be remembered of it; "" is nothing
 	key        string // of the list that it goes to, for ToQueue
@@ -34,22 +37,27 @@ type verdict struct {
 	elsewhere  bool   // that lies in another slot of a cluster
 }
 
-// move is the verdict as a Move.
-func (v *verdict) move() Move {
-	u := Unit{Queue: v.orphan.Queue, Payload: v.orphan.Payload}
-	return Move{Unit: u, To: v.To, Score: v.Score, Payload: v.Payload, Trim: v.Trim}
+// bytes is what is written.
+func (v *verdict) bytes() []byte {
+	if v.Payload == nil {
+		return v.orphan.Payload
+	}
+	return v.Payload
 }
+
+// setOf are the sorted sets.
+var setOf = map[job.Destination]string{job.ToSchedule: keys.Schedule, job.ToDead: keys.Dead}
 
 // byPolicy asks the policy about the jobs of the list, the newest first, and moves them.
 // It leaves those that cannot be read.
-func (e *emptying) byPolicy(ctx context.Context, from *rescue.From) (moved int, err error) {
+func (e *emptying) byPolicy(ctx context.Context, from *From) (moved int, err error) {
 	for page, failures := policyBatch, 0; ; {
 		jobs, err := e.r.rdb.LRange(ctx, e.list, 0, int64(page-1)).Result()
-		if hasPrefix(err, "WRONGTYPE") || err == nil && len(jobs) == 0 { // closed already, or empty
+		if redisconn.HasPrefix(err, "WRONGTYPE") || err == nil && len(jobs) == 0 { // closed already, or empty
 			return moved, nil
 		}
 		if err != nil {
-			if failures++; isReply(err) || ctx.Err() != nil || failures > 10 {
+			if failures++; redisconn.IsReply(err) || ctx.Err() != nil || failures > 10 {
 				return moved, err
 			}
 			if page == 1 && failures > pageTries {
@@ -72,7 +80,7 @@ func (e *emptying) byPolicy(ctx context.Context, from *rescue.From) (moved int, 
 }
 
 // batch deals with some jobs; it may leave the last ones, when the policy is slow.
-func (e *emptying) batch(ctx context.Context, jobs []string, from *rescue.From) (moved int, err error) {
+func (e *emptying) batch(ctx context.Context, jobs []string, from *From) (moved int, err error) {
 	verdicts, at, err := e.decide(ctx, jobs)
 	if err == nil && e.r.cluster {
 		err = e.toOtherSlot(ctx, verdicts, at)
@@ -88,15 +96,14 @@ func (e *emptying) batch(ctx context.Context, jobs []string, from *rescue.From) 
 		v := &verdicts[i]
 		switch reply := reply.(type) {
 		case string:
-			err = cmp.Or(err, error(refusal(fmt.Sprintf("%s: %s", v.move().To, reply))))
+			err = cmp.Or(err, error(refusal(fmt.Sprintf("%s: %s", v.To, reply))))
 		case int64:
 			moved += int(reply) // 0: it is gone
 			plain := v.To == job.ToQueue && v.Payload == nil && v.key == e.target()
 			if reply > 0 && !plain {
-				from.Rerouted = append(from.Rerouted, rescue.Rerouted{Orphan: v.orphan, Decision: v.Decision})
+				from.Rerouted = append(from.Rerouted, Rerouted{Orphan: v.orphan, Decision: v.Decision})
 				if v.To == job.ToDead {
-					m := v.move()
-					job.KeepEnds(ctx, e.r.rdb, job.EndedDead, m.bytes())
+					job.KeepEnds(ctx, e.r.rdb, job.EndedDead, v.bytes())
 				}
 			}
 		}
@@ -109,7 +116,7 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 	policy := e.r.cfg.Policy
 	args := []any{e.r.cfg.Window.Milliseconds(), maxRecovered}
 	for _, text := range jobs {
-		o := rescue.Orphan{Queue: e.queue, Payload: bytesOf(text), Suspect: e.suspect, From: e.id}
+		o := Orphan{Queue: e.queue, Payload: []byte(text), Suspect: e.suspect, From: e.id}
 		v := verdict{orphan: o, job: policy.Key(o.Payload)}
 		verdicts, args = append(verdicts, v), append(args, v.job)
 	}
@@ -125,7 +132,7 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 		v.orphan.Recoveries = e.history(known[i+1], at)
 		v.Decision = policy.Decide(v.orphan)
 		queue := cmp.Or(v.Queue, e.queue)
-		v.name, v.key = listName(queue, v.Suspect), keys.Queue(queue)
+		v.name, v.key = keys.ListName(queue, v.Suspect), keys.Queue(queue)
 		if v.Suspect {
 			v.key = keys.SlotOf(queue, e.r.cluster).Suspects(queue)
 		}
@@ -142,16 +149,16 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 
 // history is what is remembered of a job, with this recovery. What cannot be read counts
 // as nothing: it must not keep a job from being put back.
-func (e *emptying) history(text string, at time.Time) []rescue.Recovery {
-	var all []rescue.Recovery
+func (e *emptying) history(text string, at time.Time) []Recovery {
+	var all []Recovery
 	if text != "" && json.Unmarshal([]byte(text), &all) != nil {
 		all = nil
 	}
-	all = slices.DeleteFunc(all, func(r rescue.Recovery) bool { return at.Sub(r.At) > e.r.cfg.Window })
+	all = slices.DeleteFunc(all, func(r Recovery) bool { return at.Sub(r.At) > e.r.cfg.Window })
 	all = all[max(0, len(all)-maxRecoveries+1):]
 	process, _, _ := strings.Cut(e.id, "#")
 	why := cause(process, strings.TrimSuffix(e.r.own, "#"))
-	return append(all, rescue.Recovery{At: at.UTC(), Process: process, Suspect: e.suspect, Cause: why})
+	return append(all, Recovery{At: at.UTC(), Process: process, Suspect: e.suspect, Cause: why})
 }
 
 // reroute moves the jobs as was decided.
@@ -163,7 +170,7 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 	}
 	args := []any{at.UnixMilli(), e.r.remembered().Milliseconds()}
 	for _, v := range verdicts {
-		var to, target any = int(v.move().To), score(v.Score)
+		var to, target any = int(v.To), scores.Format(v.Score)
 		known := ""
 		switch {
 		case v.elsewhere:
@@ -171,12 +178,12 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 				v.recoveries = ""
 			}
 		case v.To == job.ToQueue:
-			target = numberOf(&names, v.key)
+			target = script.KeyNumber(&names, v.key)
 			if v.key != e.target() && !e.r.cluster {
 				known = v.name
 			}
 		}
-		args = append(args, v.orphan.Payload, to, target, known, v.Payload, v.move().Trim.Text(), v.job, v.recoveries)
+		args = append(args, v.orphan.Payload, to, target, known, v.Payload, v.Trim.Text(), v.job, v.recoveries)
 	}
 	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
 }
@@ -190,18 +197,17 @@ func (e *emptying) toOtherSlot(ctx context.Context, verdicts []verdict, at time.
 	_, err := e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range verdicts {
 			v := &verdicts[i]
-			m := v.move()
 			if v.To != job.ToQueue {
-				cmds = append(cmds, putMove(ctx, pipe, &m))
+				cmds = append(cmds, script.Put.Queue(ctx, pipe, []string{setOf[v.To]}, "ZADD", v.bytes(), scores.Format(v.Score), v.Trim.Text()))
 				continue
 			}
 			if v.key != e.target() { // its suspects, or no longer, or another queue
-				cmds = append(cmds, put(ctx, pipe, "SADD", keys.Queues, v.name))
+				cmds = append(cmds, script.Put.Queue(ctx, pipe, []string{keys.Queues}, "SADD", v.name))
 			}
 			if !v.elsewhere {
 				continue
 			}
-			cmds = append(cmds, put(ctx, pipe, "RPUSH", v.key, m.bytes()))
+			cmds = append(cmds, script.Put.Queue(ctx, pipe, []string{v.key}, "RPUSH", v.bytes()))
 			if counts := e.r.counts(v.Queue); v.job != "" && v.recoveries != "" {
 				pipe.ZAdd(ctx, counts[0], redis.Z{Score: float64(at.UnixMilli()), Member: v.job})
 				pipe.HSet(ctx, counts[1], v.job, v.recoveries)
@@ -211,7 +217,7 @@ func (e *emptying) toOtherSlot(ctx context.Context, verdicts []verdict, at time.
 		}
 		return nil
 	})
-	if isReply(err) {
+	if redisconn.IsReply(err) {
 		err = nil
 		for _, cmd := range cmds {
 			err = cmp.Or(err, cmd.Err())
@@ -221,18 +227,18 @@ func (e *emptying) toOtherSlot(ctx context.Context, verdicts []verdict, at time.
 }
 
 // remembered is for how long what is known of recoveries stands.
-func (r *rescuer) remembered() time.Duration { return r.cfg.Window + time.Hour }
+func (r *Rescuer) remembered() time.Duration { return r.cfg.Window + time.Hour }
 
 // counts are the keys of what is known of the recoveries of jobs of a queue.
-func (r *rescuer) counts(queue string) []string {
+func (r *Rescuer) counts(queue string) []string {
 	if r.cluster {
 		return []string{keys.ClusterRecovered(queue), keys.ClusterRecoveredLog(queue)}
 	}
 	return []string{keys.Recovered, keys.RecoveredLog}
 }
 
-// Forget forgets the recoveries of a job; see rescue.Rescuer.
-func (r *rescuer) Forget(ctx context.Context, queue string, payload []byte) error {
+// Forget forgets the recoveries of a job: it has ended.
+func (r *Rescuer) Forget(ctx context.Context, queue string, payload []byte) error {
 	if r.cfg.Policy == nil {
 		return nil // nothing is counted
 	}

@@ -1,4 +1,4 @@
-package fetch
+package rescue
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // rescue fences an owner and puts back what it had. Whoever comes after us can go on at
-// any point. The zero rescue.From means that it lives, or has left.
-func (r *rescuer) rescue(ctx context.Context, id, token string) (from rescue.From, err error) {
+// any point. The zero From means that it lives, or has left.
+func (r *Rescuer) rescue(ctx context.Context, id, token string) (from From, err error) {
 	indexes, away := r.find(ctx, id)
 	if away != nil && len(indexes) == 0 {
 		return from, away
@@ -58,10 +58,10 @@ func (r *rescuer) rescue(ctx context.Context, id, token string) (from rescue.Fro
 
 // clear fences an index and puts back what its lists hold, the newest first. It returns how
 // many lists are left, 1 for an index whose owner lives.
-func (r *rescuer) clear(ctx context.Context, id string, h ownerIndex, token string, from *rescue.From) (open int, err error) {
+func (r *Rescuer) clear(ctx context.Context, id string, h ownerIndex, token string, from *From) (open int, err error) {
 	generation, _, _ := strings.Cut(h.mark, " ")
 	flat, err := fenceScript.Run(ctx, r.rdb, []string{h.Index(id)}, generation, time.Now().UnixMilli()).StringSlice()
-	if hasPrefix(err, "ALIVE") {
+	if redisconn.HasPrefix(err, "ALIVE") {
 		return 1, nil
 	}
 	if err != nil {
@@ -71,11 +71,11 @@ func (r *rescuer) clear(ctx context.Context, id string, h ownerIndex, token stri
 		from.ID, from.Queues = id, make(map[string]int)
 		r.cfg.Logger.Debug().Str("fetcher", id).Msg("its lease is over; putting back what it had in progress")
 	}
-	lists := pairs(flat)
+	lists := keys.Fields(flat)
 	delete(lists, "!")
 	var failed []error
-	for _, field := range slices.Backward(slices.SortedFunc(maps.Keys(lists), compareFields)) {
-		queue, suspect := queueOf(lists[field], h.queues)
+	for _, field := range slices.Backward(slices.SortedFunc(maps.Keys(lists), keys.CompareFields)) {
+		queue, suspect := keys.QueueOfList(lists[field], h.queues)
 		e := &emptying{r: r, id: id, slot: h.Slot, field: field, list: h.List(id, field), queue: queue, suspect: suspect, token: token}
 		n, err := e.run(ctx, from)
 		if n > 0 {
@@ -93,7 +93,7 @@ func (r *rescuer) clear(ctx context.Context, id string, h ownerIndex, token stri
 
 // emptying is one list of a fenced owner.
 type emptying struct {
-	r       *rescuer
+	r       *Rescuer
 	id      string
 	slot    keys.Slot
 	field   string
@@ -111,10 +111,10 @@ func (e *emptying) target() string {
 }
 
 // run empties the list, and closes it if more may come.
-func (e *emptying) run(ctx context.Context, from *rescue.From) (moved int, err error) {
+func (e *emptying) run(ctx context.Context, from *From) (moved int, err error) {
 	closed := ""
-	if isWaiting(e.field) {
-		closed = strconv.FormatInt(closeTime.Milliseconds(), 10)
+	if keys.IsWaiting(e.field) {
+		closed = strconv.FormatInt(keys.CloseTime.Milliseconds(), 10)
 	}
 	if e.r.cfg.Policy != nil {
 		if moved, err = e.byPolicy(ctx, from); err != nil {
@@ -139,8 +139,8 @@ func (e *emptying) run(ctx context.Context, from *rescue.From) (moved int, err e
 var errLock = errors.New("another rescuer has taken over")
 
 // extend takes or keeps the lock.
-func (r *rescuer) extend(ctx context.Context, token string) error {
-	ours, err := lockScript.Run(ctx, r.rdb, []string{keys.Rescue}, token, lockTime.Milliseconds()).Bool()
+func (r *Rescuer) extend(ctx context.Context, token string) error {
+	ours, err := lockScript.Run(ctx, r.rdb, []string{keys.Rescue}, token, LockTime.Milliseconds()).Bool()
 	if err == nil && !ours {
 		err = errLock
 	}

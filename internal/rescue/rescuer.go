@@ -1,4 +1,4 @@
-package fetch
+package rescue
 
 import (
 	"cmp"
@@ -16,35 +16,26 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
-	"github.com/troupehq/troupe/internal/rescue"
 )
 
 const (
-	lockTime      = 10 * time.Second // of one round, extended at every step
+	LockTime      = 10 * time.Second // of one round, extended at every step
 	tombstoneTime = 24 * time.Hour
-	lookLimit     = 100              // how many dead owners are listed at once
-	allTime       = 10 * time.Minute // between two looks for owners that the expiries lack
-	lackTime      = time.Minute      // the same when it has fewer than there are
-	firstDelay    = 15 * time.Second // of an owner that cannot be rescued; doubled up to
-	lastDelay     = 5 * time.Minute
+	maxBatch      = 1000             // jobs that one call puts back
+	LookLimit     = 100              // how many dead owners are listed at once
+	AllTime       = 10 * time.Minute // between two looks for owners that the expiries lack
+	LackTime      = time.Minute      // the same when it has fewer than there are
+	FirstDelay    = 15 * time.Second // of an owner that cannot be rescued; doubled up to
+	LastDelay     = 5 * time.Minute
 )
 
-func init() {
-	rescue.Make = func(cfg rescue.Config) (rescue.Rescuer, error) { return newRescuer(cfg) }
-}
-
-// Recovery is one time that a job lost its process: At, the Process that died, whether it
-// ran as a Suspect, and what is known of the Cause.
-//
-//	At      time.Time
-//	Process string // identity of the process that died
-//	Suspect bool   // it ran as a suspect
-//	Cause   string // what is known of the end
-type Recovery = rescue.Recovery
-
-// rescuer is the rescue.Rescuer.
-type rescuer struct {
-	cfg     rescue.Config
+// Rescuer puts what dead processes had in progress back into their queues, to the end
+// that is popped next, bytes unchanged, or where its policy sends it. A dead owner is one
+// whose lease is over. Every step is harmless beside another rescuer's; a lock lets one
+// work at a time. A round waits for the one before it; all methods are safe for concurrent
+// use.
+type Rescuer struct {
+	cfg     Config
 	rdb     redis.UniversalClient
 	cluster bool
 	common  keys.Common // but for the leases
@@ -58,8 +49,8 @@ type rescuer struct {
 	busy    chan struct{}   // holds one while a round is under way, which all of the above belong to
 }
 
-// newRescuer makes a rescuer; it does not touch Redis.
-func newRescuer(cfg rescue.Config) (*rescuer, error) {
+// New makes a Rescuer; it does not touch Redis.
+func New(cfg Config) (*Rescuer, error) {
 	if cfg.Redis == nil {
 		return nil, errors.New("rescuer: Redis is nil, expected a client")
 	}
@@ -67,7 +58,7 @@ func newRescuer(cfg rescue.Config) (*rescuer, error) {
 		return nil, fmt.Errorf("rescuer: lease %v and window %v, expected 0 or more", cfg.Lease, cfg.Window)
 	}
 	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, limits.Lease), cmp.Or(cfg.Window, limits.Window)
-	r := &rescuer{
+	r := &Rescuer{
 		cfg: cfg, rdb: cfg.Redis, pause: min(limits.RescueEvery, cfg.Lease/2),
 		delays: make(map[string]time.Duration), said: make(map[string]bool), busy: make(chan struct{}, 1),
 	}
@@ -82,9 +73,9 @@ func newRescuer(cfg rescue.Config) (*rescuer, error) {
 	return r, nil
 }
 
-// Rescue makes one round; see rescue.Rescuer.
-func (r *rescuer) Rescue(ctx context.Context) (rescue.Round, error) {
-	var done rescue.Round
+// Rescue makes one round. After an error, too, what could be done was done.
+func (r *Rescuer) Rescue(ctx context.Context) (Round, error) {
+	var done Round
 	if err := r.enter(ctx); err != nil {
 		return done, err
 	}
@@ -108,7 +99,7 @@ func (r *rescuer) Rescue(ctx context.Context) (rescue.Round, error) {
 			r.search.found = nil
 			return errors.Join(err, r.round(ctx, append(dead, named...), token, &done))
 		})
-		if errors.Is(err, rescue.ErrBusy) {
+		if errors.Is(err, ErrBusy) {
 			err = nil // somebody else does it
 		}
 	}
@@ -123,13 +114,15 @@ func (r *rescuer) Rescue(ctx context.Context) (rescue.Round, error) {
 	return done, nil
 }
 
-// RescueOnly makes a round for these fetchers; see rescue.Rescuer.
-func (r *rescuer) RescueOnly(ctx context.Context, ids ...string) (rescue.Round, error) {
+// RescueOnly makes a round for these fetchers, whatever the index says of them. Those
+// whose lease runs are left alone. It is for operators; it returns ErrBusy where Rescue
+// waits for its next turn.
+func (r *Rescuer) RescueOnly(ctx context.Context, ids ...string) (Round, error) {
 	if err := r.enter(ctx); err != nil {
-		return rescue.Round{}, err
+		return Round{}, err
 	}
 	defer r.leave()
-	var done rescue.Round
+	var done Round
 	err := r.locked(ctx, func(token string) error { return r.round(ctx, ids, token, &done) })
 	if err != nil {
 		return done, fmt.Errorf("rescue: %w", err)
@@ -138,10 +131,10 @@ func (r *rescuer) RescueOnly(ctx context.Context, ids ...string) (rescue.Round, 
 }
 
 // locked calls do under the lock.
-func (r *rescuer) locked(ctx context.Context, do func(token string) error) error {
+func (r *Rescuer) locked(ctx context.Context, do func(token string) error) error {
 	token := r.own + strconv.FormatUint(r.rand.Uint64(), 16)
 	if err := r.extend(ctx, token); errors.Is(err, errLock) {
-		return rescue.ErrBusy
+		return ErrBusy
 	} else if err != nil {
 		return err
 	}
@@ -156,7 +149,7 @@ func (r *rescuer) locked(ctx context.Context, do func(token string) error) error
 
 // enter waits for the end of the round before: an actor that was restarted may begin one
 // while that of its predecessor is still under way.
-func (r *rescuer) enter(ctx context.Context) error {
+func (r *Rescuer) enter(ctx context.Context) error {
 	select {
 	case r.busy <- struct{}{}:
 		return nil
@@ -165,18 +158,18 @@ func (r *rescuer) enter(ctx context.Context) error {
 	}
 }
 
-func (r *rescuer) leave() { <-r.busy }
+func (r *Rescuer) leave() { <-r.busy }
 
-func (r *rescuer) jitter(d time.Duration) time.Duration {
+func (r *Rescuer) jitter(d time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(max(1, int64(d))))
 }
 
 // look lists the owners whose entry in the expiries is over, now and then those that the expiries
 // lacks, and tells how soon the next one is due, -1 for none.
-func (r *rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
+func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
 	lacks := false
-	for passed, page := 0, lookLimit; page == lookLimit && len(dead) < lookLimit; passed += page {
-		text, err := lookScript.Run(ctx, r.rdb, []string{r.common.Expiries, r.common.Owners}, lookLimit, passed).StringSlice()
+	for passed, page := 0, LookLimit; page == LookLimit && len(dead) < LookLimit; passed += page {
+		text, err := lookScript.Run(ctx, r.rdb, []string{r.common.Expiries, r.common.Owners}, LookLimit, passed).StringSlice()
 		if err != nil {
 			return nil, -1, err
 		}
@@ -189,13 +182,13 @@ func (r *rescuer) look(ctx context.Context) (dead []string, next time.Duration, 
 		now, _ := strconv.ParseFloat(text[0], 64)
 		if end, err := strconv.ParseFloat(text[1], 64); err == nil {
 			next = time.Duration((end - now) * float64(time.Millisecond))
-		} else if page == lookLimit {
+		} else if page == LookLimit {
 			next = 0 // there may be more
 		}
 		lack, _ := strconv.Atoi(text[2])
 		lacks = lack > 0
 	}
-	if since := time.Since(r.looked); r.looked.IsZero() || since > allTime || lacks && since > lackTime {
+	if since := time.Since(r.looked); r.looked.IsZero() || since > AllTime || lacks && since > LackTime {
 		lost, err := r.unlisted(ctx)
 		if err != nil {
 			return dead, next, err
@@ -210,7 +203,7 @@ func (r *rescuer) look(ctx context.Context) (dead []string, next time.Duration, 
 }
 
 // former reports what a version before this layout has left: nothing reads it any more.
-func (r *rescuer) former(ctx context.Context) {
+func (r *Rescuer) former(ctx context.Context) {
 	registry := keys.OldRegistries(r.cluster)[0]
 	if n, err := r.rdb.HLen(ctx, registry).Result(); err == nil && n > 0 {
 		r.cfg.Logger.Warn().Str("key", registry).Int64("fetchers", n).
@@ -219,7 +212,7 @@ func (r *rescuer) former(ctx context.Context) {
 }
 
 // round deals with all that are dead.
-func (r *rescuer) round(ctx context.Context, dead []string, token string, done *rescue.Round) error {
+func (r *Rescuer) round(ctx context.Context, dead []string, token string, done *Round) error {
 	var failed []error
 	for _, id := range dead {
 		if due, err := r.due(ctx, id); err != nil || !due {
@@ -244,7 +237,7 @@ func (r *rescuer) round(ctx context.Context, dead []string, token string, done *
 			continue
 		}
 		failed = append(failed, fmt.Errorf("fetcher %s: %w", id, err))
-		if !isReply(err) && (!r.cluster || ctx.Err() != nil) {
+		if !redisconn.IsReply(err) && (!r.cluster || ctx.Err() != nil) {
 			break // it would be the same with the others
 		}
 		r.delay(ctx, id)
@@ -254,20 +247,20 @@ func (r *rescuer) round(ctx context.Context, dead []string, token string, done *
 
 // delay puts off the next try at an owner that cannot be rescued, so that not every
 // process wakes up for it at each beat.
-func (r *rescuer) delay(ctx context.Context, id string) {
-	d := min(lastDelay, max(firstDelay, 2*r.delays[id]))
+func (r *Rescuer) delay(ctx context.Context, id string) {
+	d := min(LastDelay, max(FirstDelay, 2*r.delays[id]))
 	d = min(d, max(r.cfg.Lease/2, time.Millisecond)*20) // a short lease is in a hurry
 	r.delays[id] = d
 	_ = r.postpone(ctx, id, d)
 }
 
-func (r *rescuer) postpone(ctx context.Context, id string, d time.Duration) error {
+func (r *Rescuer) postpone(ctx context.Context, id string, d time.Duration) error {
 	return postponeScript.Run(ctx, r.rdb, []string{r.common.Expiries}, id, max(1, d.Milliseconds())).Err()
 }
 
 // due tells whether an owner is to be rescued by us. One of this process is not, unless it
 // has taken a new id: after a pause of the whole process it goes on.
-func (r *rescuer) due(ctx context.Context, id string) (bool, error) {
+func (r *Rescuer) due(ctx context.Context, id string) (bool, error) {
 	if r.own == "" || !strings.HasPrefix(id, r.own) {
 		return true, nil
 	}
