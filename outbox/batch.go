@@ -6,13 +6,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/troupehq/troupe/client"
 )
 
-// batchRows is how many rows a batch has at most.
-const batchRows = 1000
+// A batch has so many rows at most, and so many bytes of payloads, or one row.
+const (
+	batchRows  = 1000
+	batchBytes = 16 << 20
+)
 
 // batch is rows that are pushed together.
 type batch struct {
@@ -53,11 +57,13 @@ func (r *Relay) number(ctx context.Context) (b *batch, leads bool, err error) {
 	if err == nil {
 		more, err = r.sweep(ctx, tx)
 	}
+	most := math.MaxInt // one that is numbered is as it is
 	if err == nil && !open {
 		open, err = r.begin(ctx, tx, b)
+		most = batchBytes
 	}
 	if err == nil && open {
-		err = r.read(ctx, tx, b)
+		err = r.read(ctx, tx, b, most)
 	}
 	if err == nil {
 		_, err = r.exec(ctx, tx, "UPDATE troupe_outbox_state SET until = NOW + ? WHERE name = 'main'", r.cfg.Lease.Seconds())
@@ -93,8 +99,8 @@ func (r *Relay) begin(ctx context.Context, tx *sql.Tx, b *batch) (bool, error) {
 	return err == nil, err
 }
 
-// read reads the rows of the batch.
-func (r *Relay) read(ctx context.Context, tx *sql.Tx, b *batch) error {
+// read reads the rows of the batch, at most so many bytes of them. The others lose their number.
+func (r *Relay) read(ctx context.Context, tx *sql.Tx, b *batch, most int) error {
 	found, err := tx.QueryContext(ctx, "SELECT id, queue, at, payload FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL ORDER BY id")
 	if err != nil {
 		return err
@@ -109,6 +115,11 @@ func (r *Relay) read(ctx context.Context, tx *sql.Tx, b *batch) error {
 		}
 		if at.Valid {
 			row.At = seconds(at.Float64)
+		}
+		if most -= len(row.Payload); most < 0 && len(b.ids) > 0 {
+			_ = found.Close()
+			_, err := r.exec(ctx, tx, "UPDATE troupe_outbox SET batch = NULL WHERE batch IS NOT NULL AND done IS NULL AND id >= ?", id)
+			return err
 		}
 		b.ids, b.rows = append(b.ids, id), append(b.rows, row)
 	}

@@ -243,23 +243,26 @@ func wrap(err error) error {
 
 // holding renews the lease until f has returned.
 func (r *Relay) holding(ctx context.Context, f func()) {
-	done, ended := make(chan struct{}), make(chan any, 1)
+	ctx, end := context.WithCancel(ctx)
+	ended := make(chan any, 1)
 	go func() {
 		defer func() { ended <- recover() }() // a panic of the driver is one of the relay
 		for {
 			select {
-			case <-done:
+			case <-ctx.Done():
 				return
 			case <-time.After(r.cfg.Lease / 3):
 				_, _ = r.exec(ctx, r.db, "UPDATE troupe_outbox_state SET until = NOW + ? WHERE name = 'main' AND holder = ?", r.cfg.Lease.Seconds(), r.holder)
 			}
 		}
 	}()
+	defer func() {
+		end()
+		if v := <-ended; v != nil {
+			panic(v)
+		}
+	}()
 	f()
-	close(done)
-	if v := <-ended; v != nil {
-		panic(v)
-	}
 }
 
 // within bounds a step of the database: one that does not answer is away.

@@ -120,6 +120,37 @@ func aBatchLongerThanTheLease(t *testing.T, b *box) {
 	}
 }
 
+// Large rows are pushed in several batches, each once and in order.
+func TestLargeRows(t *testing.T) { each(t, largeRows) }
+
+func largeRows(t *testing.T, b *box) {
+	const size = 3 << 20
+	for i := range 12 {
+		_, err := b.PushClass(t.Context(), b.db, "Large", []any{i, strings.Repeat("x", size)}, client.Queue("mail"))
+		must(t, err)
+	}
+	r := b.relay(t, b.rdb, 0)
+	var all []int
+	for n := 1; n > 0; {
+		var err error
+		n, err = r.Once(t.Context())
+		must(t, err)
+		all = append(all, n)
+	}
+	if got := fmt.Sprint(all); got != "[5 5 2 0]" { // 16 MiB at most
+		t.Errorf("batches of %s rows", got)
+	}
+	jobs := b.jobs(t, "mail")
+	if len(jobs) != 12 {
+		t.Fatalf("%d jobs", len(jobs))
+	}
+	for i, p := range jobs {
+		if !strings.HasPrefix(string(p.Args()), fmt.Sprintf("[%d,", i)) {
+			t.Errorf("job %d is %.60s", i, p.Bytes())
+		}
+	}
+}
+
 // Tables that are missing or of another version are a state, and so is a relay's user that may not.
 func TestTablesThatAreNotThose(t *testing.T) { each(t, tablesThatAreNotThose) }
 
