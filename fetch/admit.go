@@ -113,7 +113,9 @@ func (p *index) asking(moves []Move) (todo []moving) {
 			todo = append(todo, moving{Move: m, l: l, n: n, large: len(m.Unit.Payload) >= largeJob && !m.Effects.Rules.Ahead && !l.inHand[l.find(n)].whole})
 		}
 	}
-	slices.SortStableFunc(todo, func(a, b moving) int { return cmp.Compare(a.Effects.Rules.Age, b.Effects.Rules.Age) })
+	slices.SortFunc(todo, func(a, b moving) int {
+		return cmp.Or(cmp.Compare(a.Effects.Rules.Age, b.Effects.Rules.Age), cmp.Compare(a.n, b.n))
+	})
 	return todo
 }
 
