@@ -10,8 +10,6 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
-const suspectsSuffix = keys.SuspectsSuffix
-
 // Suspects are jobs that a recovery policy has set apart, each in a list beside its
 // queue. They are taken one by one and on demand, never by Take: what is fetched
 // together must not be what may kill together.

@@ -27,7 +27,8 @@ func RequireBatch(tb testing.TB, p *Pushes, name string) *inspect.Batch {
 		i := inspect.New(store)
 		listed, _, err := i.Batches(tb.Context())
 		for _, b := range listed {
-			if one := b; err == nil && (name == "" || b.Name == name) {
+			if err == nil && (name == "" || b.Name == name) {
+				var one *inspect.Batch
 				one, err = i.Batch(tb.Context(), b.ID)
 				all = append(all, one)
 			}

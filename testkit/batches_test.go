@@ -80,8 +80,7 @@ func TestBatchesOfAFake(t *testing.T) {
 	harness.Equal(t, "order", fmt.Sprint(order), "[1 2 3 4 complete success]")
 	harness.Equal(t, "its state", testkit.RequireBatch(t, p, "").State(), inspect.BatchSucceeded)
 	err = p.Client.GrowBatch(ctx, id, func(b *client.Batch) error { return pushSteps(ctx, b, 5) })
-	var field *client.FieldError
-	if !errors.As(err, &field) {
+	if _, ok := errors.AsType[*client.FieldError](err); !ok {
 		t.Errorf("a batch that has succeeded grows: %v", err)
 	}
 	p.Clear()

@@ -94,7 +94,7 @@ func (b *book) joined(words []string) (touched []*batch) {
 		}
 		if ended {
 			touched = append(touched, k)
-			if now.closed && !k.closed && !(k.plan.Open && !k.closing) {
+			if now.closed && !k.closed && (!k.plan.Open || k.closing) {
 				k.closed = true
 			}
 		}

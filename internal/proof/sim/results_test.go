@@ -116,7 +116,7 @@ func (b *book) lookAtResults(o *owner, words []string, before map[string][]strin
 			}
 		case ends && now != want:
 			b.w.fail("%s ends as %q by %s, and %q is kept", s.name, want, step, now)
-		case !ends && changed && text != "" && !(fell && step == "settle"):
+		case !ends && changed && text != "" && (!fell || step != "settle"):
 			b.w.fail("%s has not ended, and %q is kept of it by %s", s.name, now, step)
 		case !ends && changed && text != "": // Redis has forgotten that it ended
 			want, ends = now, true
