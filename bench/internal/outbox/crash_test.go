@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -217,6 +218,56 @@ func eitherSideGoesBack(t *testing.T, b *box) {
 	once(r, 1)
 	if n := len(b.jobs(t, "mail")); n != 4 {
 		t.Errorf("%d jobs after the database has gone back, want 4", n)
+	}
+}
+
+// Redis loses its data between the push and the note of it, where rows are kept: a replay has those pushed that were done before, and the
+// batch that was open is pushed again. Each job is there once.
+func TestRedisGoesBackWhereRowsAreKept(t *testing.T) { each(t, redisGoesBackWhereRowsAreKept) }
+
+func redisGoesBackWhereRowsAreKept(t *testing.T, b *box) {
+	keeping := func(rdb redis.UniversalClient) *outbox.Relay {
+		b.exec(t, "UPDATE troupe_outbox_state SET until = 0")
+		r, err := outbox.NewRelay(b.db, client.New(rdb), outbox.RelayConfig{Dialect: b.name, Keep: time.Hour})
+		must(t, err)
+		return r
+	}
+	push := func(i int) {
+		t.Helper()
+		_, err := b.Push(t.Context(), b.db, welcome{i})
+		must(t, err)
+	}
+	push(1)
+	if n, err := keeping(b.rdb).Once(t.Context()); n != 1 || err != nil {
+		t.Fatalf("relayed %d, %v", n, err)
+	}
+	push(2)
+	call, cancel := context.WithCancel(t.Context())
+	dying := redis.NewClient(b.rdb.Options())
+	defer func() { _ = dying.Close() }()
+	dying.AddHook(after{cancel})
+	if _, err := keeping(dying).Once(call); err == nil {
+		t.Fatal("the relay has gone on")
+	}
+	b.rdb.FlushDB(t.Context())
+	if n, err := outbox.Replay(t.Context(), b.db, b.name, time.Now().Add(-time.Hour)); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	r := keeping(b.rdb)
+	for n := 1; n > 0; {
+		var err error
+		n, err = r.Once(t.Context())
+		must(t, err)
+	}
+	var args []string
+	for _, p := range b.jobs(t, "mail") {
+		args = append(args, string(p.Args()))
+	}
+	if slices.Sort(args); fmt.Sprint(args) != "[[1] [2]]" {
+		t.Errorf("jobs of %v", args)
+	}
+	if n := b.count(t, "troupe_outbox WHERE done IS NOT NULL"); n != 2 {
+		t.Errorf("%d rows are kept", n)
 	}
 }
 
