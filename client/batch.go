@@ -187,7 +187,7 @@ func (c *Client) callback(ctx context.Context, item Item, of string, now time.Ti
 // inBatch runs fn with a client whose pushes enter a batch.
 func (c *Client) inBatch(ctx context.Context, j *job.Join, fn func(b *Batch) error) error {
 	b := &batching{c: c, join: j, token: job.NewID()}
-	own := c.twin()
+	own := c.unbuffered()
 	own.batch = b
 	err := fn(&Batch{own})
 	if err = b.end(ctx, err); err != nil {

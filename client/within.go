@@ -57,13 +57,13 @@ func Within(ctx context.Context) *Client {
 		}
 		return nil
 	})
-	own := c.twin()
+	own := c.unbuffered()
 	own.kept = kept
 	return own
 }
 
-// twin is a client with the settings of c, which pushes one by one and buffers nothing.
-func (c *Client) twin() *Client {
+// unbuffered returns a client with the settings of c, which pushes one by one and buffers nothing.
+func (c *Client) unbuffered() *Client {
 	return &Client{
 		rdb: c.rdb, mw: c.mw, chain: c.chain, spans: c.spans, timestamps: c.timestamps, defaults: c.defaults,
 		plain: c.plain, types: c.types, err: c.err, own: c.own, crypt: c.crypt, kept: c.kept,

@@ -26,6 +26,10 @@ type batch struct {
 	rows   []client.Row // in the order in which they are pushed
 }
 
+// numbered tells whether a batch is open. Its ORDER and LIMIT have the database use the index, which knows nothing yet of
+// how few rows have a number.
+const numbered = "(SELECT id FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL ORDER BY batch, id LIMIT 1) IS NOT NULL"
+
 // number returns the batch that is to be pushed: one that a relay has numbered and not finished, or a new one; nil if no row waits or
 // another relay works. One batch has a number at a time. It is the transaction that decides who works: all change the row
 // of the state first.
@@ -47,7 +51,7 @@ func (r *Relay) number(ctx context.Context) (b *batch, leads bool, err error) {
 	var open bool
 	var v int
 	b = new(batch)
-	err = tx.QueryRowContext(ctx, "SELECT version, token, last, EXISTS (SELECT 1 FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL) FROM troupe_outbox_state WHERE name = 'main'").Scan(&v, &b.token, &b.number, &open)
+	err = tx.QueryRowContext(ctx, "SELECT version, token, last, "+numbered+" FROM troupe_outbox_state WHERE name = 'main'").Scan(&v, &b.token, &b.number, &open)
 	if err == nil {
 		if err = wrongVersion(v); err != nil {
 			err = &fault{NoTables, err}
@@ -101,7 +105,7 @@ func (r *Relay) begin(ctx context.Context, tx *sql.Tx, b *batch) (bool, error) {
 
 // read reads the rows of the batch, at most so many bytes of them. The others lose their number.
 func (r *Relay) read(ctx context.Context, tx *sql.Tx, b *batch, most int) error {
-	found, err := tx.QueryContext(ctx, "SELECT id, queue, at, payload FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL ORDER BY id")
+	found, err := tx.QueryContext(ctx, "SELECT id, queue, at, payload FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL ORDER BY batch, id LIMIT 1000") // batchRows
 	if err != nil {
 		return err
 	}

@@ -290,7 +290,7 @@ func (r *Relay) idle(ctx context.Context) (bool, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	var waits bool
-	err := r.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM troupe_outbox WHERE batch IS NULL AND done IS NULL) OR EXISTS (SELECT 1 FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL)").Scan(&waits)
+	err := r.db.QueryRowContext(ctx, "SELECT "+numbered+" OR (SELECT id FROM troupe_outbox WHERE batch IS NULL AND done IS NULL ORDER BY id LIMIT 1) IS NOT NULL").Scan(&waits)
 	return !waits, err
 }
 

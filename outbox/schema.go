@@ -48,7 +48,7 @@ ADD INTO troupe_outbox_state (name, version, holder, until, token, last) VALUES 
 
 // partial are the indexes where there are some of a part of the rows.
 const partial = `CREATE INDEX IF NOT EXISTS troupe_outbox_open ON troupe_outbox (id) WHERE batch IS NULL;
-CREATE INDEX IF NOT EXISTS troupe_outbox_batch ON troupe_outbox (batch) WHERE batch IS NOT NULL AND done IS NULL;
+CREATE INDEX IF NOT EXISTS troupe_outbox_batch ON troupe_outbox (batch, id) WHERE batch IS NOT NULL AND done IS NULL;
 CREATE INDEX IF NOT EXISTS troupe_outbox_done ON troupe_outbox (done) WHERE done IS NOT NULL;
 `
 

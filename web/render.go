@@ -24,7 +24,7 @@ import (
 type page struct {
 	Template string // templates/NAME.html
 	Title    string
-	Data     any    // for the template and the twin alike
+	Data     any    // for the template and the JSON form alike
 	Topic    string // what the page is renewed at, see topics; "" for never
 	Next     string // address of the next part of a list; "" if this is the last
 	Partial  string // why this is not all: "searched 100,000 of 250,000"
@@ -85,7 +85,7 @@ type jsonPage struct {
 	Partial string    `json:"partial,omitempty"`
 }
 
-// wantsJSON reports whether the twin is wanted.
+// wantsJSON reports whether the JSON form is wanted.
 func (r *request) wantsJSON() bool {
 	accept := r.Header.Get("Accept")
 	return r.json || strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")

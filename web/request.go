@@ -28,7 +28,7 @@ type request struct {
 	user  User
 	base  string // that all links begin with: "" or "/jobs"
 	path  string // below it, escaped
-	json  bool   // the twin is wanted
+	json  bool   // the JSON form is wanted
 	names map[string]string
 	now   *snapshot // that the page was made from, if it was
 
@@ -80,7 +80,7 @@ func (r *request) url(segments ...string) string {
 	for _, s := range segments {
 		b.WriteByte('/')
 		s = url.PathEscape(s)
-		if cut, ok := strings.CutSuffix(s, ".json"); ok { // a name that ends so, not the twin
+		if cut, ok := strings.CutSuffix(s, ".json"); ok { // a name that ends so, not the JSON form
 			s = cut + "%2Ejson"
 		}
 		b.WriteString(s)

@@ -118,28 +118,33 @@ func eachCommittedJobIsPushedOnce(t *testing.T, b *box) {
 			}
 		})
 	}
-	testkit.Await(t, "some deaths", func() bool { return deaths.Load() > 10 })
+	more := 0
+	dying := func(n int64) func() bool {
+		return func() bool {
+			if deaths.Load() >= n {
+				return true
+			}
+			more++ // batches to die in
+			jid := fmt.Sprintf("more%d", more)
+			_, err := b.Push(t.Context(), b.db, welcome{1}, client.Queue("q0"), client.JID(jid))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				committed[jid] = true
+			} else {
+				unknown[jid] = true
+			}
+			return false
+		}
+	}
+	testkit.Await(t, "some deaths", dying(11))
 	s.Kill()
 	if b.restart != nil {
 		must(t, b.restart(t.Context()))
 	}
 	s.Restart()
 	writers.Wait()
-	before := deaths.Load() // some had no database
-	more := 0
-	testkit.Await(t, "70 deaths", func() bool {
-		if deaths.Load() >= before+70 {
-			return true
-		}
-		more++ // batches to die in
-		jid := fmt.Sprintf("more%d", more)
-		if _, err := b.Push(t.Context(), b.db, welcome{1}, client.Queue("q0"), client.JID(jid)); err == nil {
-			committed[jid] = true
-		} else {
-			unknown[jid] = true
-		}
-		return false
-	})
+	testkit.Await(t, "70 deaths", dying(deaths.Load()+70)) // some had no database
 	stop()
 	relays.Wait()
 	lossy.off.Store(true)
