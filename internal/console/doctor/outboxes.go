@@ -43,8 +43,8 @@ func Outboxes(all []beat.Outbox) (found []Finding) {
 			find(Danger, "see the relay's state with troupe tree, and its log", "%s of the outbox %s wait, the oldest for %s", words.Plural(o.Relay.Waiting, "row"), name, words.Few(oldest))
 		}
 		if o.Relay.Refused > 0 {
-			find(Warning, "troupe outbox status shows them; mend them, and move them back as docs/outbox.md tells",
-				"%s of the outbox %s can be no jobs, the last one since %s", words.Plural(o.Relay.Refused, "row"), name, words.FirstLine(masked.Text(o.Relay.Reason), 200))
+			find(Warning, "troupe outbox status shows them; correct them, and move them back as docs/outbox.md tells",
+				"%s of the outbox %s can be no jobs; the last one: %s", words.Plural(o.Relay.Refused, "row"), name, words.FirstLine(masked.Text(o.Relay.Reason), 200))
 		}
 	}
 	return found
