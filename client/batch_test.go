@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -55,6 +56,25 @@ func TestARefusedCallbackIsPushedByCloseBatch(t *testing.T) {
 		t.Error("one that has succeeded is closed")
 	}
 	harness.Equal(t, "callbacks", rdb.LLen(ctx, "queue:bad").Val()+rdb.LLen(ctx, "queue:default").Val(), 2)
+}
+
+// The callback of a death that its queue refuses is pushed by CloseBatch, too, once.
+func TestARefusedCallbackOfADeathIsPushedByCloseBatch(t *testing.T) {
+	t.Parallel()
+	rdb, _ := redistest.New(t)
+	ctx, c := t.Context(), client.New(rdb)
+	harness.OK(t, rdb.Set(ctx, "queue:bad", "no list", 0).Err())
+	id, err := c.Batch(ctx, client.BatchOptions{Death: client.Job(nothing{}, client.Queue("bad"))}, func(b *client.Batch) error {
+		_, err := b.PushMany(ctx, client.Job(nothing{}), client.Job(nothing{}))
+		return err
+	})
+	harness.OK(t, err)
+	harness.OK(t, job.CountBatch(ctx, rdb, job.Count{InBatch: job.InBatch{ID: id}, Event: job.BatchDied}))
+	rdb.Del(ctx, "queue:bad")
+	for range 2 {
+		harness.OK(t, c.CloseBatch(ctx, id))
+		harness.Equal(t, "callbacks", rdb.LLen(ctx, "queue:bad").Val(), 1)
+	}
 }
 
 // A batch, and those around it, live for 30 days beyond the time at which a job is due that enters later.

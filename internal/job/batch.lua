@@ -3,7 +3,7 @@
 -- troupe:batch:ID        hash: total, how many jobs it has; pending, how many are not done; unrun, how many have not ended a run;
 --                        closed '1' once it may end; parent 'ID:INDEX', the batch that it is a job of; due, the latest time of a
 --                        job, last, when something was counted, and cancelled, complete, success and death, when that happened,
---                        all in seconds; on:EVENT and to:EVENT, a callback without enqueued_at and its last brace, and its
+--                        all in seconds; died '1' once the callback of a death was refused; on:EVENT and to:EVENT, a callback without enqueued_at and its last brace, and its
 --                        queue; form 'm' if timestamps are in milliseconds; name and made are for people
 -- troupe:batch:ID:ran, :done   bitmaps of its jobs by their index
 -- troupe:batch:ID:children     set of the batches that are jobs of it
@@ -76,7 +76,7 @@ end
 -- fires what is to be fired, and counts the batch in its parent. due is when one of them is to run again, 0 if that is soon.
 local function count(id, indexes, ran, done, died, due)
   local key = batchKey(id)
-  local f = fields(key, 'unrun', 'closed', 'success', 'complete', 'death', 'cancelled', 'parent', 'due', 'total')
+  local f = fields(key, 'unrun', 'closed', 'success', 'complete', 'death', 'cancelled', 'parent', 'due', 'total', 'died')
   if not f or f[4] then return end
   local pending, unrun, parent, total = tonumber(f[1]), tonumber(f[2]), f[8], tonumber(f[10])
   for _, index in ipairs(indexes) do
@@ -96,7 +96,10 @@ local function count(id, indexes, ran, done, died, due)
     return
   end
   local death, complete, success, placed = false, false, false, false
-  if died and not f[6] then death = fire(key, 'death', parent) end
+  if (died or f[11]) and not f[6] then
+    death = fire(key, 'death', parent)
+    if not death then pcall('HSET', key, 'died', '1') end
+  end
   if f[3] and unrun <= 0 and not f[5] then complete = fire(key, 'complete', parent) end
   if f[3] and pending <= 0 and (f[5] or complete) then success, placed = fire(key, 'success', parent) end
   if success then expireAt(id, seconds(batchDay)) end

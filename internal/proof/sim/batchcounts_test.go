@@ -196,7 +196,7 @@ func (b *book) count(k *batch, indexes []int, event string) {
 	fire := func(i int) {
 		news[i], placed = b.fire(k, i, up)
 	}
-	if event == "died" && !k.fired[2] {
+	if (event == "died" || k.refused[2]) && !k.fired[2] {
 		fire(2)
 	}
 	if k.closed && len(k.ran) == k.total && !k.fired[0] {
