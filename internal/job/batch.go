@@ -164,7 +164,7 @@ func CountBatch(ctx context.Context, rdb redis.UniversalClient, counts ...Count)
 		for n < len(counts) && n < 1000 && counts[n].ID == counts[0].ID && counts[n].Event == counts[0].Event {
 			n++
 		}
-		args := []any{counts[0].ID, string(counts[0].Event), n}
+		args := []any{counts[0].ID, string(counts[0].Event)}
 		for _, c := range counts[:n] {
 			args = append(args, c.Index)
 		}
@@ -203,9 +203,9 @@ func CancelBatch(ctx context.Context, rdb redis.UniversalClient, id string) (boo
 }
 
 func changeBatch(ctx context.Context, rdb redis.UniversalClient, id, how string) (bool, error) {
-	reply, err := countScript.Run(ctx, rdb, []string{keys.Batch(id)}, id, how, 0).Int64Slice()
+	done, err := countScript.Run(ctx, rdb, []string{keys.Batch(id)}, id, how).Bool()
 	if err != nil {
 		return false, fmt.Errorf("%s batch %s: %w", how, id, err)
 	}
-	return len(reply) == 1 && reply[0] == 1, nil
+	return done, nil
 }

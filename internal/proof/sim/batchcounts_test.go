@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
@@ -24,27 +23,23 @@ func (b *book) learnOf(o *owner, words []string, before map[string][]string) {
 		}
 	}
 	if step == "countbatch" {
-		for i := 3 + 1; i+2 < len(words); {
-			n, _ := strconv.Atoi(words[i+2])
-			if k := l.of(words[i]); k != nil && !k.success {
-				now, _, _, _ := b.redisCounts(k)
-				switch words[i+1] {
-				case "close":
-					if !now.closed {
-						break // it was refused
-					}
-					k.closed = true
-					b.count(k, nil, "")
-				case "cancel":
-					if now.cancelled.IsZero() {
-						break
-					}
-					b.cancel(k)
-				default:
-					b.w.fail("%s of %s is counted by %s", words[i+3:i+3+n], k.name, step)
+		if k := l.of(words[4]); k != nil && !k.success {
+			now, _, _, _ := b.redisCounts(k)
+			switch words[5] {
+			case "close":
+				if !now.closed {
+					break // it was refused
 				}
+				k.closed = true
+				b.count(k, nil, "")
+			case "cancel":
+				if now.cancelled.IsZero() {
+					break
+				}
+				b.cancel(k)
+			default:
+				b.w.fail("%s of %s is counted by %s", words[6:], k.name, step)
 			}
-			i += 3 + n
 		}
 	}
 	for _, k := range touched {
