@@ -163,10 +163,8 @@ local function join(at, last, open)
     pcall('SETBIT', key .. ':ran', '0', '0')
     pcall('SETBIT', key .. ':done', '0', '0')
     pcall('ZREMRANGEBYSCORE', 'troupe:batches', '-inf', whole(seconds()))
-    expireAt(id, math.max(seconds(), due) + 30 * batchDay)
-  else
-    outlive(id, due)
   end
+  outlive(id, due)
   return nil, back
 end
 
