@@ -207,10 +207,7 @@ while at <= last do
       for i = effect + 6, jids - 1 do leave(rule(ARGV[effect + 2], ARGV[i]), jids, effect + 1 + tonumber(ARGV[effect + 1]), tonumber(ARGV[effect + 3]), ARGV[effect + 4]) end
     end
     if ARGV[effect] == 'shut' then native(shut, ARGV[effect + 2], ARGV[effect + 3], ARGV[effect + 4] == 'close') end
-    if ARGV[effect] == 'count' then
-      local event, due = ARGV[effect + 3], tonumber(ARGV[effect + 4])
-      native(count, ARGV[effect + 2], {unpack(ARGV, effect + 5, effect + 1 + tonumber(ARGV[effect + 1]))}, event ~= 'wait', event == 'done', event == 'died', due)
-    end
+    if ARGV[effect] == 'count' then native(count, ARGV[effect + 2], {unpack(ARGV, effect + 5, effect + 1 + tonumber(ARGV[effect + 1]))}, ARGV[effect + 3], tonumber(ARGV[effect + 4])) end
   end
 end
 if #inOrder > 0 then native(left) end

@@ -72,17 +72,18 @@ local function fire(key, event, parent)
   return true, placed
 end
 
--- count notes the jobs of a batch with these indexes: that they have ended a run, that they are done, that one has died. Then it
--- fires what is to be fired, and counts the batch in its parent. due is when one of them is to run again, 0 if that is soon.
-local function count(id, indexes, ran, done, died, due)
+-- count notes what has become of the jobs of a batch with these indexes: 'ran', 'done', 'died', each with the end of a run, or 'wait', which
+-- counts nothing. Then it fires what is to be fired, and counts the batch in its parent. due is when one of them is to run again, 0 if that is
+-- soon.
+local function count(id, indexes, event, due)
   local key = batchKey(id)
   local f = fields(key, 'unrun', 'closed', 'success', 'complete', 'death', 'cancelled', 'parent', 'due', 'total', 'died')
   if not f or f[4] then return end
   local pending, unrun, parent, total = tonumber(f[1]), tonumber(f[2]), f[8], tonumber(f[10])
   for _, index in ipairs(indexes) do
     if tonumber(index) < total then -- else Redis has fallen back to a time before the job entered
-      if ran and pcall('SETBIT', key .. ':ran', index, '1') == 0 then unrun = unrun - 1 end
-      if done and pcall('SETBIT', key .. ':done', index, '1') == 0 then pending = pending - 1 end
+      if event ~= 'wait' and pcall('SETBIT', key .. ':ran', index, '1') == 0 then unrun = unrun - 1 end
+      if event == 'done' and pcall('SETBIT', key .. ':done', index, '1') == 0 then pending = pending - 1 end
     end
   end
   due = math.max(due, tonumber(f[9] or 0))
@@ -96,7 +97,7 @@ local function count(id, indexes, ran, done, died, due)
     return
   end
   local death, complete, success, placed = false, false, false, false
-  if (died or f[11]) and not f[6] then
+  if (event == 'died' or f[11]) and not f[6] then
     death = fire(key, 'death', parent)
     if not death then pcall('HSET', key, 'died', '1') end
   end
@@ -104,9 +105,8 @@ local function count(id, indexes, ran, done, died, due)
   if f[3] and pending <= 0 and (f[5] or complete) then success, placed = fire(key, 'success', parent) end
   if success then expireAt(id, seconds(batchDay)) end
   local up, index = string.match(parent or '', '^(.*):(%d+)$')
-  if up and (death or complete or success) then
-    count(up, (complete or success) and {index} or {}, true, success and not placed, death, 0)
-  end
+  if up and death then count(up, {}, 'died', 0) end
+  if up and (complete or success) then count(up, {index}, success and not placed and 'done' or 'ran', 0) end
 end
 
 -- join puts jobs into a batch. Its arguments begin at `at`: ID, how many names and values of fields of a new batch, these; per job
@@ -173,10 +173,10 @@ local function cancel(id)
   pcall('HSET', batchKey(id), 'cancelled', exact(seconds()), 'closed', '1')
   pcall('ZREMRANGEBYSCORE', 'troupe:batches:cancelled', '-inf', whole(seconds()))
   pcall('ZADD', 'troupe:batches:cancelled', whole(seconds(30 * batchDay)), id)
-  count(id, {}, false, false, false, 0)
+  count(id, {}, 'wait', 0)
   local f = fields(batchKey(id), 'parent')
   local up, index = string.match(f and f[2] or '', '^(.*):(%d+)$')
-  if up then count(up, {index}, true, true, false, 0) end
+  if up then count(up, {index}, 'done', 0) end
 end
 
 -- shut makes a batch a job of its parent, unless that is '' or finished, and with close lets it end. In a parent that was cancelled it is, too.
@@ -191,9 +191,9 @@ local function shut(id, parent, close)
     pcall('HSET', up, 'pending', whole(above[1] + 1), 'unrun', whole(above[2] + 1), 'total', whole(above[3] + 1))
     pcall('SADD', up .. ':children', id)
     pcall('PEXPIRE', up .. ':children', whole(math.max(1, pcall('PTTL', up))))
-    if f[3] then count(parent, {}, false, false, true, 0) end
+    if f[3] then count(parent, {}, 'died', 0) end
     if above[5] then cancel(id) end
   end
   if close then pcall('HSET', key, 'closed', '1') end
-  count(id, {}, false, false, false, 0)
+  count(id, {}, 'wait', 0)
 end

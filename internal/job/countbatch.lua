@@ -17,6 +17,6 @@ if event == 'close' then
 elseif event == 'cancel' then
   cancel(id)
 else
-  count(id, {unpack(ARGV, 3)}, true, event == 'done', event == 'died', 0)
+  count(id, {unpack(ARGV, 3)}, event, 0)
 end
 return 1
