@@ -23,11 +23,19 @@ local function exact(number) return string.format('%.6f', number) end
 local function whole(number) return string.format('%.0f', number) end
 local function batchKey(id) return 'troupe:batch:' .. id end
 
--- fields reads fields of the hash of a batch; nil if it is not there.
+-- fields reads pending, unrun, total and more of the hash of a batch; nil if it is not there, or has succeeded.
 local function fields(key, ...)
-  local f = pcall('HMGET', key, 'pending', ...)
-  if not text(f) and f[1] then return f end
+  local f = pcall('HMGET', key, 'pending', 'unrun', 'total', 'success', ...)
+  if not text(f) and f[1] and not f[4] then return f end
 end
+
+-- grow has a batch with these fields have n more jobs.
+local function grow(key, f, n)
+  pcall('HSET', key, 'pending', whole((f[1] or 0) + n), 'unrun', whole((f[2] or 0) + n), 'total', whole((f[3] or 0) + n))
+end
+
+-- place reads the field parent: the batch that one is a job of, and its index there.
+local function place(parent) return string.match(parent or '', '^(.*):(%d+)$') end
 
 local function expireAt(id, at)
   for _, part in ipairs({'', ':ran', ':done', ':children'}) do pcall('PEXPIRE', batchKey(id) .. part, whole((at - seconds()) * 1000)) end
@@ -42,31 +50,23 @@ local function outlive(id, due)
     if text(left) or left == -2 or seconds(left / 1000 + batchDay) > at then return end
     expireAt(id, at)
     local f = fields(batchKey(id), 'parent')
-    id = f and f[2] and string.match(f[2], '^(.*):')
+    id = f and place(f[5])
   end
 end
 
 -- fire pushes the callback of an event, and notes the event; false if the queue refuses the callback. In a batch with a parent the
 -- callback is a job of the parent, that of success in the place of the batch: then it returns true twice, since the parent waits for
 -- that job.
-local function fire(key, event, parent)
-  local f, placed = fields(key, 'on:' .. event, 'to:' .. event, 'form'), false
-  if f[2] then
-    local job = f[2] .. ',"enqueued_at":' .. (f[4] == 'm' and whole(seconds() * 1000) or exact(seconds()))
-    local up, index = string.match(parent or '', '^(.*):(%d+)$')
-    local above = up and fields(batchKey(up), 'unrun', 'total', 'success')
-    if above and above[4] then above = nil end
-    if above then
-      if event ~= 'success' then index = above[3] end
-      job = job .. ',"t_batch":"' .. up .. ':' .. index .. '"'
-    end
-    if text(pcall('LPUSH', 'queue:' .. f[3], job .. '}')) then return false end
-    pcall('SADD', 'queues', f[3])
-    if above and event == 'success' then
-      placed = true
-    elseif above then
-      pcall('HSET', batchKey(up), 'pending', whole(above[1] + 1), 'unrun', whole(above[2] + 1), 'total', whole(above[3] + 1))
-    end
+local function fire(key, event, up, index)
+  local f, placed = pcall('HMGET', key, 'on:' .. event, 'to:' .. event, 'form'), false
+  if f[1] then
+    local job = f[1] .. ',"enqueued_at":' .. (f[3] == 'm' and whole(seconds() * 1000) or exact(seconds()))
+    local above = up and fields(batchKey(up))
+    placed = above and event == 'success'
+    if above then job = job .. ',"t_batch":"' .. up .. ':' .. (placed and index or above[3]) .. '"' end
+    if text(pcall('LPUSH', 'queue:' .. f[2], job .. '}')) then return false end
+    pcall('SADD', 'queues', f[2])
+    if above and not placed then grow(batchKey(up), above, 1) end
   end
   pcall('HSET', key, event, exact(seconds()))
   return true, placed
@@ -77,19 +77,19 @@ end
 -- soon.
 local function count(id, indexes, event, due)
   local key = batchKey(id)
-  local f = fields(key, 'unrun', 'closed', 'success', 'complete', 'death', 'cancelled', 'parent', 'due', 'total', 'died')
-  if not f or f[4] then return end
-  local pending, unrun, parent, total = tonumber(f[1]), tonumber(f[2]), f[8], tonumber(f[10])
+  local f = fields(key, 'closed', 'complete', 'death', 'cancelled', 'parent', 'due', 'died')
+  if not f then return end
+  local pending, unrun, closed, completed, up, own = tonumber(f[1]), tonumber(f[2]), f[5], f[6], place(f[9])
   for _, index in ipairs(indexes) do
-    if tonumber(index) < total then -- else Redis has fallen back to a time before the job entered
+    if tonumber(index) < tonumber(f[3]) then -- else Redis has fallen back to a time before the job entered
       if event ~= 'wait' and pcall('SETBIT', key .. ':ran', index, '1') == 0 then unrun = unrun - 1 end
       if event == 'done' and pcall('SETBIT', key .. ':done', index, '1') == 0 then pending = pending - 1 end
     end
   end
-  due = math.max(due, tonumber(f[9] or 0))
+  due = math.max(due, tonumber(f[10] or 0))
   pcall('HSET', key, 'pending', whole(pending), 'unrun', whole(unrun), 'due', exact(due), 'last', exact(seconds()))
   outlive(id, due)
-  if f[7] then
+  if f[8] then
     if pending <= 0 then
       expireAt(id, seconds(batchDay))
       pcall('ZREM', 'troupe:batches:cancelled', id)
@@ -97,16 +97,15 @@ local function count(id, indexes, event, due)
     return
   end
   local death, complete, success, placed = false, false, false, false
-  if (event == 'died' or f[11]) and not f[6] then
-    death = fire(key, 'death', parent)
+  if (event == 'died' or f[11]) and not f[7] then
+    death = fire(key, 'death', up)
     if not death then pcall('HSET', key, 'died', '1') end
   end
-  if f[3] and unrun <= 0 and not f[5] then complete = fire(key, 'complete', parent) end
-  if f[3] and pending <= 0 and (f[5] or complete) then success, placed = fire(key, 'success', parent) end
+  if closed and unrun <= 0 and not completed then complete = fire(key, 'complete', up) end
+  if closed and pending <= 0 and (completed or complete) then success, placed = fire(key, 'success', up, own) end
   if success then expireAt(id, seconds(batchDay)) end
-  local up, index = string.match(parent or '', '^(.*):(%d+)$')
   if up and death then count(up, {}, 'died', 0) end
-  if up and (complete or success) then count(up, {index}, success and not placed and 'done' or 'ran', 0) end
+  if up and (complete or success) then count(up, {own}, success and not placed and 'done' or 'ran', 0) end
 end
 
 -- join puts jobs into a batch. Its arguments begin at `at`: ID, how many names and values of fields of a new batch, these; per job
@@ -158,7 +157,8 @@ local function join(at, last, open)
     undo[#undo + 1] = {'HSET', key, 'pending', f[1], 'unrun', f[2], 'total', f[3]}
   end
   due = math.max(due, tonumber(f[4] or 0))
-  pcall('HSET', key, 'pending', whole((f[1] or 0) + n), 'unrun', whole((f[2] or 0) + n), 'total', whole(total), 'due', exact(due), 'last', exact(seconds()))
+  grow(key, f, n)
+  pcall('HSET', key, 'due', exact(due), 'last', exact(seconds()))
   if new then
     pcall('SETBIT', key .. ':ran', '0', '0')
     pcall('SETBIT', key .. ':done', '0', '0')
@@ -175,7 +175,7 @@ local function cancel(id)
   pcall('ZADD', 'troupe:batches:cancelled', whole(seconds(30 * batchDay)), id)
   count(id, {}, 'wait', 0)
   local f = fields(batchKey(id), 'parent')
-  local up, index = string.match(f and f[2] or '', '^(.*):(%d+)$')
+  local up, index = place(f and f[5])
   if up then count(up, {index}, 'done', 0) end
 end
 
@@ -184,14 +184,14 @@ local function shut(id, parent, close)
   local key = batchKey(id)
   local f = fields(key, 'parent', 'death')
   if not f then return end
-  local above = parent ~= '' and not f[2] and fields(batchKey(parent), 'unrun', 'total', 'success', 'cancelled')
-  if above and not above[4] then
+  local above = parent ~= '' and not f[5] and fields(batchKey(parent), 'cancelled')
+  if above then
     local up = batchKey(parent)
     pcall('HSET', key, 'parent', parent .. ':' .. above[3])
-    pcall('HSET', up, 'pending', whole(above[1] + 1), 'unrun', whole(above[2] + 1), 'total', whole(above[3] + 1))
+    grow(up, above, 1)
     pcall('SADD', up .. ':children', id)
     pcall('PEXPIRE', up .. ':children', whole(math.max(1, pcall('PTTL', up))))
-    if f[3] then count(parent, {}, 'died', 0) end
+    if f[6] then count(parent, {}, 'died', 0) end
     if above[5] then cancel(id) end
   end
   if close then pcall('HSET', key, 'closed', '1') end

@@ -8,8 +8,7 @@
 -- Returns 1, or 0 if the batch is not there or finished; an error if Redis takes no writes.
 
 local id, event = ARGV[1], ARGV[2]
-local f = fields(batchKey(id), 'success')
-if not f or f[2] then return 0 end
+if not fields(batchKey(id)) then return 0 end
 local err = text(pcall('HSET', batchKey(id), 'last', exact(seconds())))
 if err then return redis.error_reply(err) end
 if event == 'close' then
