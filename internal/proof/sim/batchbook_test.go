@@ -193,9 +193,15 @@ func (c counts) text() string {
 	return fmt.Sprintf("total %d, ran %v, done %v, closed %t, fired %v, cancelled %t, in %s:%d", c.total, of(c.ran), of(c.done), c.closed, c.fired, !c.cancelled.IsZero(), c.up, c.at)
 }
 
-// fits judges what has become of a batch after a fallback, and which of its callbacks are due.
+// fits judges what has become of a batch after a fallback, and which of its callbacks are due. One that is and does not enter was
+// refused by its queue.
 func (b *book) fits(k *batch, now counts, step string) {
+	unpushed := b.unpushed(k, now)
 	for i := range events {
+		if s := k.on[i]; unpushed[i] && !k.refused[i] && (s == nil || b.w.redis.Type(keys.Queue(s.plan.Queue)) != "string") {
+			b.w.fail("%s of %s is not pushed by %s: %s", events[i], k.name, step, now.text())
+		}
+		k.refused[i] = unpushed[i]
 		if !now.fired[i] || k.there && k.fired[i] {
 			continue
 		}
@@ -208,11 +214,24 @@ func (b *book) fits(k *batch, now counts, step string) {
 	}
 }
 
+// unpushed are the callbacks that a batch has still to push: nothing but a queue that refuses one keeps it from that.
+func (b *book) unpushed(k *batch, now counts) (all [3]bool) {
+	if !now.cancelled.IsZero() || now.success {
+		return all
+	}
+	all[0] = now.closed && len(now.ran) >= now.total && !now.fired[0]
+	all[1] = now.closed && len(now.done) >= now.total && now.fired[0]
+	all[2] = b.w.redis.HGet(keys.Batch(k.id), "died") != "" && !now.fired[2]
+	return all
+}
+
 // batchesFellBack notes what Redis knows of batches now.
 func (b *book) batchesFellBack() {
 	b.batches.fell = true
 	for _, k := range b.batches.all {
-		k.counts, _, _, k.there = b.redisCounts(k)
+		if k.counts, _, _, k.there = b.redisCounts(k); k.there {
+			k.refused = b.unpushed(k, k.counts)
+		}
 	}
 }
 
@@ -232,22 +251,18 @@ func (b *book) batchesLeft() {
 		if !there || !now.cancelled.IsZero() {
 			continue
 		}
-		switch fell := !b.w.fell.IsZero(); {
+		switch {
 		case !now.closed:
-			if !fell {
-				b.w.fail("after the end %s is open", k.name)
-			}
+			b.w.fail("after the end %s is open", k.name)
 			continue
-		case len(now.ran) >= now.total && !now.fired[0], len(now.done) >= now.total && !now.fired[1]:
-			if !fell || !slices.Contains(k.refused[:], true) {
-				b.w.fail("after the end a callback of %s is missing: %s", k.name, now.text())
-			}
+		case b.unpushed(k, now) != [3]bool{}:
+			b.w.fail("after the end a callback of %s is missing: %s", k.name, now.text())
 		}
 		b.w.seen[fmt.Sprintf("batch at the end, success %t", now.success)]++
 	}
 	for _, s := range b.allJobs() {
 		k := b.batches.of(s.in.ID)
-		if k == nil || int(s.in.Index) >= k.total || s.ruby || s.next != nil || len(b.where[s.name]) > 0 && !s.dead || s.done == 0 && !s.dead {
+		if k == nil || int(s.in.Index) >= k.total || s.ranInRuby() || s.next != nil || len(b.where[s.name]) > 0 && !s.dead || s.done == 0 && !s.dead {
 			continue
 		}
 		if now, _, _, _ := b.redisCounts(k); !now.ran[int(s.in.Index)] || !s.dead && !s.plan.Drops && !now.done[int(s.in.Index)] {

@@ -124,7 +124,7 @@ func (b *book) dropped(o *owner, step string, before map[string][]string) {
 		if step != "settle" || !b.acked(o, s, before) {
 			continue
 		}
-		if k := b.batches.of(s.in.ID); k != nil && !k.cancelled.IsZero() && s.howIn(o) == "" && s.done == 0 {
+		if k := b.batches.of(s.in.ID); k != nil && !k.cancelled.IsZero() && b.howIn(o, s) == "" && s.done == 0 {
 			s.done++
 			delete(s.running, o.name)
 			b.w.seen["job called off"]++
@@ -138,9 +138,18 @@ func (b *book) acked(o *owner, s *state, before map[string][]string) bool {
 	return b.claims(o, old) > b.claims(o, now) && len(minus(now, old)) == 0
 }
 
-// howIn is how the last run of a job in a process has ended: "" if it has not.
-func (s *state) howIn(o *owner) string {
-	if p := s.last[o.name]; p != nil {
+// runIn is the last run of a job in a process, nil without one. When its batch was cancelled, and the process has taken it
+// again since the run began, it is called off: then there is none.
+func (b *book) runIn(o *owner, s *state) *pushing {
+	if k := b.batches.of(s.in.ID); k != nil && !k.cancelled.IsZero() && s.taken[o.name] > s.began[o.name] {
+		return nil
+	}
+	return s.last[o.name]
+}
+
+// howIn is how that run has ended: "" if it has not.
+func (b *book) howIn(o *owner, s *state) string {
+	if p := b.runIn(o, s); p != nil {
 		return p.how
 	}
 	return ""
@@ -154,7 +163,7 @@ func (b *book) learnJob(o *owner, s *state, before map[string][]string) {
 		return
 	}
 	came, index := minus(now, old), []int{int(s.in.Index)}
-	switch how := s.howIn(o); {
+	switch how := b.howIn(o, s); {
 	case slices.Contains(came, keys.Retry):
 		if s.next == nil {
 			b.count(k, index, "ran")
@@ -238,6 +247,20 @@ func (b *book) fire(k *batch, i int, up *batch) (fired, placed bool) {
 	k.fired[i], k.refused[i] = true, false
 	k.success = k.fired[1]
 	return true, placed
+}
+
+// ranInRuby reports whether a Ruby worker has run a job, or one before it in its chain: then its batch does not count it.
+func (s *state) ranInRuby() bool {
+	for s.parent != nil && s.push == nil && !s.ruby {
+		s = s.parent
+	}
+	return s.ruby
+}
+
+// batchesWait reports whether batches wait for the client.
+func (b *book) batchesWait() bool {
+	closes, revives := b.leftToDo()
+	return len(closes)+len(revives) > 0
 }
 
 // cancel notes that a batch is cancelled.

@@ -245,7 +245,7 @@ func pushInto(ctx context.Context, in *client.Batch, w *world, jobs []*state) (e
 	return nil
 }
 
-// pushBatches is what the client does with batches. What is left open in the end it closes, and it may retry dead jobs.
+// pushBatches is what the client does with batches. From then on it closes what is left open, pushes callbacks that were refused, and may retry dead jobs.
 func (w *world) pushBatches() {
 	rdb := w.newClient(w.client)
 	c := client.New(rdb)
@@ -255,7 +255,6 @@ func (w *world) pushBatches() {
 		return f(ctx)
 	}
 	go func() {
-		defer w.clientEnds()
 		defer func() { _ = rdb.Close() }()
 		for _, k := range w.book.batches.all {
 			if k.maker != nil {
@@ -271,13 +270,15 @@ func (w *world) pushBatches() {
 				w.changeBatch(c, below, err == nil, call)
 			}
 		}
-		for !w.client.gone(w) {
+		w.clientEnds()
+		for {
 			time.Sleep(betweenLooks) // a world is in a bubble
 			if w.client.gone(w) {
 				return
 			}
 			closes, revives := w.book.leftToDo()
 			for _, k := range closes {
+				k.closing = true
 				_ = call(func(ctx context.Context) error { return c.CloseBatch(ctx, k.id) })
 			}
 			for _, s := range revives {
@@ -288,9 +289,6 @@ func (w *world) pushBatches() {
 					}
 					return err
 				})
-			}
-			if len(closes)+len(revives) == 0 && w.book.finished() && !w.clientSends() {
-				return
 			}
 		}
 	}()
@@ -320,7 +318,6 @@ func (w *world) changeBatch(c *client.Client, k *batch, made bool, call func(fun
 func (b *book) leftToDo() (closes []*batch, revives []*state) {
 	for _, k := range b.batches.all {
 		if k.there && !k.success && k.cancelled.IsZero() && (!k.closed || slices.Contains(k.refused[:], true)) {
-			k.closing = true
 			closes = append(closes, k)
 		}
 	}

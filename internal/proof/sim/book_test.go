@@ -61,6 +61,8 @@ type state struct {
 	last       map[string]*pushing // the last run in each process
 	items      int                 // runs of items
 	ruby       bool                // a Ruby worker has run it
+	taken      map[string]int      // process -> the command that has last brought it there
+	began      map[string]int      // process -> the command behind which its last run there has begun
 	lock       string              // the key of its lock, once it has come into Redis
 	seenIn     bool                // and it has been looked at as it did
 	enqueued   float64             // into its queue, the last time
@@ -165,6 +167,7 @@ func (b *book) after(o *owner, words []string) {
 		old, now := before[s.name], b.where[s.name]
 		s.pushed = s.pushed || len(now) > 0
 		gone, came := minus(old, now), minus(now, old) // there may be a copy elsewhere
+		b.takenBy(s, came)
 		if b.w.plan.Cluster {
 			b.twoSteps(o, words, s, old, gone, came)
 			if script == "reroute" && len(came) == 0 && slices.Contains(now, keys.Dead) {
@@ -188,6 +191,16 @@ func (b *book) after(o *owner, words []string) {
 	}
 	if script == "forget" {
 		b.cleared()
+	}
+}
+
+// takenBy notes which processes have a job in progress now.
+func (b *book) takenBy(s *state, came []string) {
+	for _, place := range came {
+		if id, ok := strings.CutPrefix(place, "claim "); ok {
+			identity, _, _ := strings.Cut(id, "#")
+			s.taken[b.owners[identity].name] = b.commands
+		}
 	}
 }
 
@@ -341,7 +354,7 @@ func (b *book) check(s *state, places []string) {
 // runs notes that a process has begun to run a job.
 func (b *book) runs(o *owner, s *state) {
 	s.ran++
-	s.running[o.name], s.begun[o.name] = true, true
+	s.running[o.name], s.begun[o.name], s.began[o.name] = true, true, b.commands
 	if o.place != nil {
 		b.startedWith(s)
 		b.calledOffLate(o, s)

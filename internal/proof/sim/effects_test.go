@@ -38,7 +38,7 @@ const (
 
 // add adds a job of this number.
 func (b *book) add(number int, plan *Job) *state {
-	s := &state{name: fmt.Sprintf("j%x", number), number: number, plan: plan, running: map[string]bool{}, begun: map[string]bool{}, last: map[string]*pushing{}}
+	s := &state{name: fmt.Sprintf("j%x", number), number: number, plan: plan, running: map[string]bool{}, begun: map[string]bool{}, last: map[string]*pushing{}, taken: map[string]int{}, began: map[string]int{}}
 	b.jobs[s.name] = s
 	b.names = append(b.names, s.name)
 	return s
@@ -197,7 +197,7 @@ func (b *book) enters(o *owner, script string, c *state, n int, before map[strin
 
 // leaves judges that a process has acked a job: what its run has pushed is there, since this step.
 func (b *book) leaves(o *owner, s *state) {
-	p := s.last[o.name]
+	p := b.runIn(o, s)
 	if p == nil || !p.well {
 		return
 	}

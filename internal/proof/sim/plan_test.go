@@ -127,7 +127,7 @@ const (
 	longest = 10 * time.Minute // from the last fault to the last job
 	slowest = 2 * time.Hour    // likewise, where Ruby runs jobs that are under limits
 	freed   = 2 * time.Minute  // until a lock without a job is freed that has refused a push
-	most    = 30_000           // steps of a run
+	most    = 30_000           // steps of a run, for each ten minutes that it may take
 	suspect = 2                // recoveries that set a job apart, where they are counted
 	limit   = 3                // and that send it to the dead set
 )

@@ -134,8 +134,8 @@ func (b *book) endOf(o *owner, s *state, step string, before map[string][]string
 	if step != "settle" || b.claims(o, old) <= b.claims(o, now) {
 		return e, false
 	}
-	came, p := minus(now, old), s.last[o.name]
-	switch how := s.howIn(o); {
+	came, p := minus(now, old), b.runIn(o, s)
+	switch how := b.howIn(o, s); {
 	case slices.Contains(came, keys.Dead):
 		return ended{outcome: job.EndedDead}, s.plan.Kept
 	case len(came) > 0:

@@ -337,9 +337,9 @@ func (w *world) step(limit time.Time) {
 
 // until steps until done holds; false when it does not in d, or too much happens.
 func (w *world) until(d time.Duration, done func() bool) bool {
-	limit := time.Now().Add(d)
+	limit, first := time.Now().Add(d), w.steps
 	for w.wrong == nil && !done() {
-		if time.Now().After(limit) || w.steps > most {
+		if time.Now().After(limit) || w.steps-first > most*int(max(d, longest)/longest) {
 			return false
 		}
 		w.step(limit.Add(time.Millisecond))
@@ -359,11 +359,11 @@ func (w *world) run() {
 	}
 	w.push()
 	w.trouble()
-	most := longest
+	d := longest
 	if len(w.plan.Limits) > 0 && len(w.peers) > 0 {
-		most = slowest // a job that Ruby runs neither asks nor leaves: its slot ends after a minute
+		d = slowest // a job that Ruby runs neither asks nor leaves: its slot ends after a minute
 	}
-	if !w.until(most, w.quiescent) {
+	if !w.until(d, w.quiescent) {
 		w.fail("after %s and %d steps there is still work, or a push that does not end: %s", time.Since(w.began), w.steps, w.book.unfinished()+w.unanswered())
 	}
 	if w.wrong == nil {
@@ -393,7 +393,7 @@ func (w *world) quiescent() bool {
 	w.mu.Lock()
 	pushing := w.pushing > 0
 	w.mu.Unlock()
-	return !pushing && !w.clientSends() && w.unanswered() == "" && len(w.alarms) == 0 && w.allNoticed() && w.book.finished() && w.book.orphans() == 0
+	return !pushing && !w.clientSends() && w.unanswered() == "" && len(w.alarms) == 0 && w.allNoticed() && w.book.finished() && !w.book.batchesWait() && w.book.orphans() == 0
 }
 
 // clientSends reports whether a command of the client is on its way.
