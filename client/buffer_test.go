@@ -144,7 +144,7 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 	}, client.WithBuffer(100))
 }
 
-func TestTheBufferTriesAgainAtAQuietPace(t *testing.T) {
+func TestTheBufferTriesAgainSeldom(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		tries := r.faults.Add(chaos.Fault{Do: chaos.Effect{Cut: true}})
 		r.faults.Kill()

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// waitLinger is how long the connection of the waiters stays when nobody waits any more, for who waits for one job after
+	// waitIdle is how long the connection of the waiters stays when nobody waits any more, for who waits for one job after
 	// the other.
-	waitLinger = 250 * time.Millisecond
+	waitIdle = 250 * time.Millisecond
 	// waitPing is how long it may be silent until it is asked, and then until it counts as broken.
 	waitPing = 3 * time.Second
 	// waitAgain is the pause after a fault.
@@ -196,7 +196,7 @@ func (w *waiters) serve(ctx context.Context) (again bool) {
 		w.read = nil
 		pause := waitPing
 		if len(w.jobs) == 0 {
-			pause, idle = waitLinger, true
+			pause, idle = waitIdle, true
 		}
 		w.mu.Unlock()
 		if len(remove) > 0 {

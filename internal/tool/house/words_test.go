@@ -14,9 +14,6 @@ import (
 // exceptions are where a banned word may stand: in the files under a folder, or as the whole of
 // a name anywhere.
 var exceptions = []struct{ under, name, why string }{
-	{under: "client/", why: "not yet renamed"},
-	{under: "testkit/", why: "not yet renamed"},
-	{under: "examples/modules/strategies/", why: "not yet renamed"},
 	{under: "internal/tool/house/", why: "the list itself, and its test"},
 	{name: "max_deaf", why: "the key of that field in a configuration file"},
 	{name: "deaf", why: "the same in JSON, and the name of a case"},

@@ -41,9 +41,9 @@ var ErrIsolated = errors.New("class isolated after a crash, and a job of it is r
 
 // Config of an Isolation; the zero value works.
 type Config struct {
-	Clean int           // jobs in a row that must succeed; 0 means 10
-	Calm  time.Duration // and so long ago must the last crash be; 0 means 1 min
-	Pause time.Duration // who finds another one running comes back within this; 0 means 5 s
+	Clean     int           // jobs in a row that must succeed; 0 means 10
+	CrashFree time.Duration // and so long ago must the last crash be; 0 means 1 min
+	Pause     time.Duration // who finds another one running comes back within this; 0 means 5 s
 
 	// OnChange is told when a class is isolated, and when that ends. It must not
 	// call the Isolation.
@@ -113,7 +113,7 @@ func (iso *Isolation) ended(c *class, err error) {
 	case asked == nil || !asked.Park: // who was parked further in has shown nothing
 		c.clean = 0
 	}
-	if c.clean >= cmp.Or(iso.cfg.Clean, 10) && time.Since(c.crash) >= cmp.Or(iso.cfg.Calm, time.Minute) {
+	if c.clean >= cmp.Or(iso.cfg.Clean, 10) && time.Since(c.crash) >= cmp.Or(iso.cfg.CrashFree, time.Minute) {
 		c.isolated = false
 	}
 }

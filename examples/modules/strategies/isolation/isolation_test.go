@@ -167,7 +167,7 @@ func TestAfterACrashOneAtATimeUntilItBehaves(t *testing.T) {
 		const jobs = 80
 		m := testkit.NewMemory(t)
 		seen := new(changes)
-		iso := New(Config{Clean: 8, Calm: 20 * time.Second, OnChange: seen.note})
+		iso := New(Config{Clean: 8, CrashFree: 20 * time.Second, OnChange: seen.note})
 		w := newWork(func(_ context.Context, call int) error {
 			time.Sleep(time.Duration(900+10*call) * time.Millisecond)
 			if call == 15 {
@@ -238,7 +238,7 @@ func timeless(t *testing.T, raw string) string {
 
 // Fifty reports wait their turn; mails go out as ever, since no processor
 // waits with them.
-func TestOtherClassesKeepTheirPace(t *testing.T) {
+func TestOtherClassesAreNotSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		iso := New(Config{})
 		reports := newWork(func(_ context.Context, call int) error {
@@ -288,7 +288,7 @@ func TestWhatBehavingIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				iso := New(Config{Clean: 5, Calm: time.Minute})
+				iso := New(Config{Clean: 5, CrashFree: time.Minute})
 				crashed := supervisor.Failure{Job: &supervisor.JobCrash{Class: "Report"}}
 				iso.decide(crashed)
 				n := 0
@@ -356,11 +356,11 @@ func TestNoJobIsLost(t *testing.T) {
 				m := testkit.NewMemory(t)
 				well := time.Now().Add(time.Duration(30+r.IntN(60)) * time.Second)
 				var mu sync.Mutex
-				fate := rand.New(rand.NewPCG(seed, 5))
+				draws := rand.New(rand.NewPCG(seed, 5))
 				latency, panics, errs := time.Duration(r.IntN(2000))*time.Millisecond, 5+r.IntN(30), r.IntN(30)
 				w := newWork(func(ctx context.Context, _ int) error {
 					mu.Lock()
-					n := fate.IntN(100)
+					n := draws.IntN(100)
 					mu.Unlock()
 					select {
 					case <-time.After(latency):
@@ -380,7 +380,7 @@ func TestNoJobIsLost(t *testing.T) {
 				for range 2 {
 					seen := new(changes)
 					iso := New(Config{
-						Clean: 1 + r.IntN(5), Calm: time.Duration(1+r.IntN(30)) * time.Second,
+						Clean: 1 + r.IntN(5), CrashFree: time.Duration(1+r.IntN(30)) * time.Second,
 						Pause: time.Duration(1+r.IntN(10)) * time.Second, OnChange: seen.note,
 					})
 					cfg := config(m.Client, iso, map[string]troupe.Handler{"Report": w})
@@ -415,7 +415,7 @@ func TestOnARealRedis(t *testing.T) {
 	rdb := testkit.Redis(t)
 	const jobs = 40
 	seen := new(changes)
-	iso := New(Config{Clean: 5, Calm: 200 * time.Millisecond, Pause: 50 * time.Millisecond, OnChange: seen.note})
+	iso := New(Config{Clean: 5, CrashFree: 200 * time.Millisecond, Pause: 50 * time.Millisecond, OnChange: seen.note})
 	w := newWork(func(_ context.Context, call int) error {
 		time.Sleep(5 * time.Millisecond) // some calls are in progress at once
 		if call == 10 {
