@@ -54,7 +54,7 @@ type LimitsReport struct {
 // holding is a run of a job under limits, from its first instant to its last.
 type holding struct {
 	r        *run
-	to       time.Time // its last instant with its slot: then another run of the job has taken that over
+	to       time.Time // its last instant with its slot: then another run of the job has taken that over, or its process was fenced
 	end      time.Time
 	unknowns bool // a replica that was promoted has forgotten its slot, or shares it with a copy of the job
 }
@@ -85,6 +85,9 @@ func (s *storm) limits(rep *Report, byJob map[int][]*run, done map[int]bool) {
 			if i+1 < len(of) {
 				h.to = earlier(h.to, of[i+1].start)
 			}
+			if at, ok := s.taken(h); ok {
+				h.to = earlier(h.to, at)
+			}
 			all = append(all, h)
 		}
 	}
@@ -93,6 +96,24 @@ func (s *storm) limits(rep *Report, byJob map[int][]*run, done map[int]bool) {
 		s.keyOf(rep, key, all)
 	}
 	s.rated(rep, all)
+}
+
+// taken is the first instant at which the slot of a run may have been another's: its process was away and was fenced, or died
+// before it could tell. The job goes back among those that are held, and older ones may be let in before it.
+func (s *storm) taken(h *holding) (at time.Time, ok bool) {
+	for _, sp := range s.spans {
+		if !sp.away() || !sp.hits(h.r.d) || !h.end.After(sp.from) || h.r.start.After(sp.to.Add(learning)) {
+			continue
+		}
+		untold := !h.r.d.p.Ended().IsZero() && h.r.d.p.Ended().Before(sp.to.Add(2*Lease+learning))
+		if sp.fenced != nil && !sp.fenced[h.r.d] && !untold {
+			continue
+		}
+		if from := later(sp.from, h.r.start); !ok || from.Before(at) {
+			at, ok = from, true
+		}
+	}
+	return at, ok
 }
 
 // keyOf judges the runs of a key.
