@@ -281,7 +281,7 @@ func (p *poller) letIn(l *supervised.Loop, s *system) {
 func (p *poller) letInOnce(ctx context.Context, s *system, base string) (time.Duration, error) {
 	call, cancel := env.Within(ctx)
 	defer cancel()
-	n, next, err := job.LetIn(call, s.redis, base, letInBatch)
+	_, next, err := job.LetIn(call, s.redis, base, letInBatch)
 	if err != nil {
 		if ctx.Err() == nil && redisconn.Classify(err) != redisconn.Auth {
 			p.env.Outage.Failed(limitsPart, err)
@@ -289,8 +289,5 @@ func (p *poller) letInOnce(ctx context.Context, s *system, base string) (time.Du
 		return 0, err
 	}
 	p.env.Outage.OK(limitsPart)
-	if n > 0 && next > 0 { // what was let in asks for others when it starts
-		next = min(next, time.Second)
-	}
 	return next, nil
 }

@@ -89,29 +89,39 @@ func TestJobsOfAKeyRunOneAtATime(t *testing.T) {
 
 // A rate is kept to the token, and its burst comes at once.
 func TestARateIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := testkit.NewMemory(t)
-		var r troupe.Registry
-		var l keyed
-		l.handle(&r, time.Millisecond, troupe.Limit{Name: "api", Rate: 10, Burst: 5})
-		for i := range 105 {
-			_, err := client.New(mem.Client).PushClass(ctx, "C", []any{"t0", i})
-			harness.OK(t, err)
+	for _, c := range []struct{ rate, limit, burst int }{{10, 0, 1}, {10, 2, 2}, {10, 5, 5}, {100, 0, 1}, {1000, 0, 10}, {2000, 100, 100}} {
+		t.Run(fmt.Sprintf("%d a second, burst %d", c.rate, c.burst), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { keepsRate(t, c.rate, c.limit, c.burst) })
+		})
+	}
+}
+
+func keepsRate(t *testing.T, rate, limit, burst int) {
+	mem := testkit.NewMemory(t)
+	var r troupe.Registry
+	var l keyed
+	l.handle(&r, time.Millisecond, troupe.Limit{Name: "api", Rate: rate, Burst: limit})
+	jobs := max(rate, 100)
+	for i := range jobs + burst {
+		_, err := client.New(mem.Client).PushClass(ctx, "C", []any{"t0", i})
+		harness.OK(t, err)
+	}
+	k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 8}}})
+	k.Await("all done", func() bool { return k.Stats().Processed == uint64(jobs+burst) && k.Stats().Busy == 0 })
+	k.Stop()
+	at, last := 0, l.starts[jobs+burst-1].Sub(l.starts[0])
+	for _, s := range l.starts {
+		if s.Sub(l.starts[0]) < time.Second/time.Duration(rate)/2 {
+			at++
 		}
-		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 8}}})
-		k.Await("all done", func() bool { return k.Stats().Processed == 105 && k.Stats().Busy == 0 })
-		k.Stop()
-		burst, last := 0, l.starts[104].Sub(l.starts[0])
-		for _, s := range l.starts {
-			if s.Sub(l.starts[0]) < 50*time.Millisecond {
-				burst++
-			}
-		}
-		harness.Equal(t, "jobs of the burst", burst, 5)
-		if last < 9900*time.Millisecond || last > 10200*time.Millisecond {
-			t.Errorf("100 more jobs at 10 a second took %v", last)
-		}
-	})
+	}
+	if burst <= 8 { // at once; others wait for a worker
+		harness.Equal(t, "jobs of the burst", at, burst)
+	}
+	want := time.Duration(jobs) * time.Second / time.Duration(rate)
+	if last < want*99/100 || last > want*102/100+100*time.Millisecond {
+		t.Errorf("%d more jobs at %d a second took %v, want %v", jobs, rate, last, want)
+	}
 }
 
 // Jobs of a call ask together before their runs, and those that are given back since no worker has time leave again.

@@ -168,7 +168,17 @@ local function older(r, age)
   return r.oldest and r.oldest < tonumber(age)
 end
 
--- due has the leader look at a rule that holds jobs when room can come by itself, and tells it of a new one. Returns what Redis refuses.
+-- onTheirWay tells whether jobs of a rate that were let in are to start before others are let in. What is let in is popped first, so
+-- where workers, and no tokens, are short, others wait until the last has started, but not for longer than 10 seconds.
+local function onTheirWay(r)
+  local n = numeric(pcall('ZCARD', r.slots))
+  if r.every > 0 or n == 0 then return n >= r.way end
+  local first = pcall('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
+  return n >= r.way or not text(first) and tonumber(first[2] or nil) > now() + 50
+end
+
+-- due has the leader look at a rule that holds jobs when room can come by itself, and tells it when that is sooner than it was.
+-- Jobs of a rate that are on their way let others in when they start. Returns what Redis refuses.
 local function due(r)
   if pcall('EXISTS', r.held) ~= 1 then
     if r.holds then pcall('ZREM', r.base .. 'held', r.id) end
@@ -176,11 +186,15 @@ local function due(r)
   end
   local at = now() + r.look
   local first = room(r) > 0 and {'', now() + 1} or pcall('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
-  if r.every and numeric(pcall('ZCARD', r.slots)) < r.way then first = {'', r.back - (r.limit - 1) * r.every} end
+  if r.every then
+    local token = r.back - (r.limit - 1) * r.every
+    first = {'', token <= now() and onTheirWay(r) and now() + 1 or token}
+  end
   if ends(r) > now() then first = {'', ends(r)} end
   if not text(first) and first[2] then at = math.min(at, math.max(tonumber(first[2]), now() + 0.002)) end
+  local before = tonumber(pcall('ZSCORE', r.base .. 'held', r.id) or nil)
   local new = pcall('ZADD', r.base .. 'held', stamp(at), r.id)
-  if new == 1 then pcall('PUBLISH', 'troupe:wakeup', 'limits') end
+  if not text(new) and (not before or at < before - 0.001) then pcall('PUBLISH', 'troupe:wakeup', 'limits') end
   return text(new)
 end
 
@@ -201,7 +215,7 @@ local function letIn(r, most, force)
   r.holds = r.holds or pcall('EXISTS', r.held) == 1
   if r.holds and r.every == 0 and not force then
     room(r)
-    most = math.min(most, r.way - r.count)
+    most = onTheirWay(r) and 0 or math.min(most, r.way - r.count)
   end
   while r.holds and most > 0 and (force or room(r) > 0) do
     local some, ready = pcall('ZRANGE', r.held, '0', string.format('%.0f', math.min(force and most or room(r), most) - 1), 'WITHSCORES'), {}
