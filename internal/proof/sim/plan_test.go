@@ -125,7 +125,7 @@ const (
 	grace   = 200 * time.Millisecond
 	noticed = lease            // until everybody has seen that Redis has fallen back
 	longest = 10 * time.Minute // from the last fault to the last job
-	slowest = 2 * time.Hour    // likewise, where Ruby runs jobs that are under limits
+	slowest = 2 * time.Hour    // likewise, where jobs are under limits
 	freed   = 2 * time.Minute  // until a lock without a job is freed that has refused a push
 	most    = 30_000           // steps of a run, for each ten minutes that it may take
 	suspect = 2                // recoveries that set a job apart, where they are counted

@@ -360,8 +360,8 @@ func (w *world) run() {
 	w.push()
 	w.trouble()
 	d := longest
-	if len(w.plan.Limits) > 0 && len(w.peers) > 0 {
-		d = slowest // a job that Ruby runs neither asks nor leaves: its slot ends after a minute
+	if len(w.plan.Limits) > 0 {
+		d = slowest // each probe that fails rests again; a job that Ruby runs neither asks nor leaves: its slot ends after a minute
 	}
 	if !w.until(d, w.quiescent) {
 		w.fail("after %s and %d steps there is still work, or a push that does not end: %s", time.Since(w.began), w.steps, w.book.unfinished()+w.unanswered())
