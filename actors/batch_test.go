@@ -429,3 +429,26 @@ func TestAJobThatItsBatchHasForgottenIsNotCounted(t *testing.T) {
 		}
 	})
 }
+
+// A job that runs again when its batch has succeeded makes a batch that has no parent.
+func TestABatchOfAJobWhoseBatchHasSucceeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		var c heard
+		ctx := t.Context()
+		r := batchRegistry(&c, func(ctx context.Context, what string, _ int) error {
+			if what != "again" {
+				return nil
+			}
+			_, err := client.FromContext(ctx).Batch(ctx, callbacks("late"), func(b *client.Batch) error { return pushWork(ctx, b.Client, "below") })
+			return err
+		})
+		id, err := client.New(m.Client).Batch(ctx, callbacks("own"), func(b *client.Batch) error { return pushWork(ctx, b.Client, "again") })
+		noError(t, err)
+		noError(t, wire.CountBatch(ctx, m.Client, wire.Count{InBatch: wire.InBatch{ID: id}, Event: wire.BatchDone}))
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r})
+		k.Await("all is done", func() bool { return c.count("late success") == 1 && k.Settled() })
+		harness.Equal(t, "runs, callbacks", fmt.Sprint(c.count("again"), c.count("below"), c.count("own success")), "1 1 1")
+		harness.Equal(t, "total", batchFields(t, m.Client, id)["total"], "1")
+	})
+}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -244,11 +243,11 @@ func (b *batching) add(ctx context.Context, entries []entry) []error {
 	return nil
 }
 
-// begin makes the batch, if it is new, without any jobs yet.
+// begin makes the batch without any jobs yet, or looks whether it takes some.
 func (b *batching) begin(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.c.kept == nil && b.calls == 0 && b.join.Fields != nil && b.err == nil {
+	if b.c.kept == nil && b.calls == 0 && b.err == nil {
 		b.call(ctx, false)
 	}
 	return b.err
@@ -274,70 +273,53 @@ func (b *batching) end(ctx context.Context, err error) error {
 // call sends what has gathered.
 func (b *batching) call(ctx context.Context, last bool) {
 	b.calls++
-	refused, err := job.JoinBatch(ctx, b.c.rdb, b.join, b.token, b.calls, last, b.jobs)
-	switch {
-	case err != nil:
-		b.err = unavailable(err, !redisconn.NotSent(err))
-	case refused != "":
-		b.err = refusedBatch(b.join, refused)
-	default:
+	if b.err = b.c.join(ctx, b.join, b.token, b.calls, last, b.jobs); b.err == nil {
 		b.entered += len(b.jobs)
 	}
 	clear(b.jobs)
 	b.jobs, b.bytes = b.jobs[:0], 0
 }
 
-// refusedBatch is why Redis took nothing.
-func refusedBatch(j *job.Join, why string) error {
+// join makes one call.
+func (c *Client) join(ctx context.Context, j *job.Join, token string, number int, last bool, jobs []job.Push) error {
+	refused, err := job.JoinBatch(ctx, c.rdb, j, token, number, last, jobs)
 	id := strconv.Quote(j.ID)
-	if rest, ok := bytes.CutPrefix([]byte(why), []byte("PARENT ")); ok {
-		id, why = strconv.Quote(j.Parent)+", its parent", string(rest)
-	}
 	const want = "one that is there and has not succeeded"
-	switch why {
-	case "UNKNOWN":
+	switch {
+	case err != nil:
+		return unavailable(err, !redisconn.NotSent(err))
+	case refused == "":
+		return nil
+	case refused == "UNKNOWN":
 		return &FieldError{"batch", id + ", which is not there", want}
-	case "SUCCEEDED":
+	case refused == "SUCCEEDED":
 		return &FieldError{"batch", id + ", which has succeeded", want}
-	case "CANCELLED":
+	case refused == "CANCELLED":
 		return &FieldError{"batch", id + ", which was cancelled", want}
 	}
-	return refusal(why)
+	return refusal(refused)
 }
 
 // sendBatches pushes those of what was kept that enter batches, and returns the others.
 func (c *Client) sendBatches(ctx context.Context, pushes []job.Push) (others []job.Push, err error) {
-	var order []*job.Join
-	jobs := map[*job.Join][]job.Push{}
-	ends := map[*job.Join]bool{}
-	for _, p := range pushes {
-		if p.Batch == nil {
-			others = append(others, p)
-			continue
+	var joined []*job.Join // each behind those within it
+	for len(pushes) > 0 {
+		b, n := pushes[0].Batch, 1
+		for n < len(pushes) && pushes[n].Batch == b {
+			n++
 		}
-		if _, ok := jobs[p.Batch]; !ok {
-			order = append(order, p.Batch)
-			jobs[p.Batch] = nil
-		}
-		if p.Payload == nil {
-			ends[p.Batch] = true
+		if b == nil {
+			others = append(others, pushes[:n]...)
+		} else if err := c.join(ctx, b, job.NewID(), 1, false, pushes[:n-1]); err != nil { // the last is its end
+			return nil, fmt.Errorf("batch %s: %w", b.ID, err)
 		} else {
-			jobs[p.Batch] = append(jobs[p.Batch], p)
+			joined = append(joined, b)
 		}
+		pushes = pushes[n:]
 	}
-	slices.Reverse(order) // a batch is kept behind those below it
-	for _, j := range order {
-		refused, err := job.JoinBatch(ctx, c.rdb, j, job.NewID(), 1, false, jobs[j])
-		if err == nil && refused != "" {
-			err = refusedBatch(j, refused)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("batch %s: %w", j.ID, err)
-		}
-	}
-	for _, j := range slices.Backward(order) {
-		if _, err := job.JoinBatch(ctx, c.rdb, j, job.NewID(), 1, ends[j], nil); err != nil {
-			return nil, fmt.Errorf("batch %s: %w", j.ID, err)
+	for _, b := range joined {
+		if err := c.join(ctx, b, job.NewID(), 1, true, nil); err != nil {
+			return nil, fmt.Errorf("batch %s: %w", b.ID, err)
 		}
 	}
 	return others, nil

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -103,4 +104,24 @@ func TestABatchOutlivesItsJobs(t *testing.T) {
 		return err
 	}))
 	lives("with a job of a later day,", 90)
+}
+
+// A batch within one that takes no jobs any more is refused, and nothing of it is pushed.
+func TestABatchWithinOneThatHasSucceeded(t *testing.T) {
+	t.Parallel()
+	rdb, _ := redistest.New(t)
+	ctx, c := t.Context(), client.New(rdb)
+	id, err := c.Batch(ctx, client.BatchOptions{}, func(*client.Batch) error { return nil })
+	harness.OK(t, err)
+	err = c.GrowBatch(ctx, id, func(b *client.Batch) error {
+		_, err := b.Batch(ctx, client.BatchOptions{}, func(b *client.Batch) error {
+			_, err := b.Push(ctx, nothing{})
+			return err
+		})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "which has succeeded") {
+		t.Errorf("it was made: %v", err)
+	}
+	harness.Equal(t, "jobs and batches", rdb.LLen(ctx, "queue:default").Val()+rdb.ZCard(ctx, "troupe:batches").Val(), 1)
 }

@@ -5,16 +5,10 @@
 -- ARGV[3]  ID of the parent, '' for none; ARGV[4] 'close' or 'open' with the last call, else ''
 -- ARGV[5..] as of join
 --
--- Returns '', or why nothing was done: UNKNOWN, SUCCEEDED or CANCELLED of the batch, the same behind 'PARENT ' of its parent, or
--- an error.
+-- Returns '', or why nothing was done: UNKNOWN, SUCCEEDED or CANCELLED of the batch, or an error.
 
 local done = pcall('GET', KEYS[2])
 if type(done) == 'string' and tonumber(done) >= tonumber(ARGV[1]) then return '' end
-if ARGV[3] ~= '' then
-  local f = pcall('HMGET', batchKey(ARGV[3]), 'pending', 'success', 'cancelled')
-  if text(f) then return text(f) end
-  if not f[1] or f[2] or f[3] then return 'PARENT ' .. (not f[1] and 'UNKNOWN' or f[2] and 'SUCCEEDED' or 'CANCELLED') end
-end
 local err = text(pcall('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]))
 if not err then
   err = join(5, #ARGV)
