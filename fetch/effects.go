@@ -132,19 +132,14 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			if b := push.Batch; b != nil {
 				if b != into {
 					into, effects, open = b, effects+1, len(args)+1
-					args = b.Begun(append(args, "join", 0))
+					args = b.Begun(append(args, "join", 0), true)
 				}
 				if push.Payload != nil {
 					args = job.Joins(args, push)
 				}
-				args[open] = len(args) - open - 1
-				if number = pushMax + 1; push.Payload == nil {
-					args = append(args, "shut", 3, b.ID, b.Parent, b.How())
-					into, effects = nil, effects+1
-				}
+				args[open], number = len(args)-open-1, pushMax+1
 				continue
 			}
-			into = nil
 			if l := push.Lock; l != nil {
 				var queue, conflicts any = "", ""
 				if push.Score == "" {
@@ -214,7 +209,6 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			args = append(args, h.Fields...)
 			effects, number = effects+1, pushMax+1
 		}
-		into = nil
 		counts.add(m.Effects.Count)
 	}
 	args, n := counts.appendTo(args)

@@ -150,8 +150,8 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.add(effects)
 			for range effects {
 				texts := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "pushes")
-				kind := rapid.IntRange(0, 12).Draw(t, "kind")
-				if cluster && (kind == 1 || kind == 4 || kind > 7 && kind < 11) { // the schedule set is elsewhere, and there are no batches
+				kind := rapid.IntRange(0, 11).Draw(t, "kind")
+				if cluster && (kind == 1 || kind == 4 || kind == 8 || kind == 10) { // the schedule set is elsewhere, and there are no batches
 					kind = 0
 				}
 				conflicts := func() any {
@@ -169,7 +169,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					c.add("lock", 3, c.key("troupe:lock:1"), rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"), rapid.SampledFrom([]int{0, 60000}).Draw(t, "ms"))
 				case 6:
 					c.add("gem", 5, "uniquejobs:1:LOCKED", "uniquejobs:1", "uniquejobs:1:QUEUED", "uniquejobs:digests", rapid.SampledFrom([]string{"j1", "j2"}).Draw(t, "jid"))
-				case 12:
+				case 9:
 					c.add("keep", 3, c.key("troupe:result:1"), 60000, texts[0])
 				case 7:
 					rules := rapid.SliceOfNDistinct(rapid.SampledFrom(difftest.Rules), 1, 3, rapid.ID).Draw(t, "rules")
@@ -179,10 +179,8 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 					c.add(anys(jids)...)
 				case 8:
 					join := difftest.JoinBatch(t)
-					c.add("join", len(join))
+					c.add("join", 2+len(join), rapid.SampledFrom([]string{"", "B2", "B3"}).Draw(t, "parent"), rapid.SampledFrom([]string{"open", "close"}).Draw(t, "how"))
 					c.add(join...)
-				case 9:
-					c.add("shut", 3, rapid.SampledFrom(difftest.Batches).Draw(t, "batch"), rapid.SampledFrom([]string{"", "B2", "B3"}).Draw(t, "parent"), rapid.SampledFrom([]string{"open", "close"}).Draw(t, "how"))
 				case 10:
 					indexes := rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 1, 3, rapid.ID).Draw(t, "indexes")
 					c.add("count", 3+len(indexes), rapid.SampledFrom(difftest.Batches).Draw(t, "batch"), rapid.SampledFrom([]string{"ran", "done", "died", "wait"}).Draw(t, "event"), rapid.SampledFrom([]string{"0", "1900000000.5"}).Draw(t, "due"))

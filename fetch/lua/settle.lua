@@ -31,9 +31,8 @@
 --                  They are no KEYS: a user who may not touch them can settle all the same
 --            rules BASE, seconds, name, number of rules, these, jids. The jobs leave these limits behind the move; with seconds their
 --                  slots live for so long more, and with a name they are of that
---            join  as of join of batch.lua: jobs that enter a batch
---            shut  ID of a batch that was joined, ID of its parent or '', 'close' or 'open'. Behind the move it is a job of its
---                  parent, and may end
+--            join  ID of the parent of a batch or '', 'close' or 'open', then as of join of batch.lua: jobs that enter the batch. Behind
+--                  the move it is a job of its parent, and may end
 --            count ID of a batch, event, time in seconds or 0, indexes of jobs of the batch that are moved. They are counted in it
 --                  behind the move
 --            breaker BASE, jid, pairs of a rule and what the end of the run tells its breaker, see rules. Behind the move
@@ -61,11 +60,11 @@ end
 local out, entered, locked, joined = {}, {}, {}, {}
 local function enter(at, back)
   local kind, key, first, last = ARGV[at], tonumber(ARGV[at + 2]), at + 4, at + 1 + tonumber(ARGV[at + 1])
-  if kind == 'lock' or kind == 'gem' or kind == 'rules' or kind == 'breaker' or kind == 'shut' or kind == 'count' or kind == 'keep' then
+  if kind == 'lock' or kind == 'gem' or kind == 'rules' or kind == 'breaker' or kind == 'count' or kind == 'keep' then
     return
   elseif kind == 'join' then
     local err
-    if back then native(joined[at]) else err, joined[at] = join(at + 2, last, true) end
+    if back then native(joined[at]) else err, joined[at] = join(at + 4, last, true) end
     return err
   elseif kind == 'unique' then
     local queue = tonumber(ARGV[at + 5])
@@ -206,7 +205,7 @@ while at <= last do
       local jids = effect + 6 + tonumber(ARGV[effect + 5])
       for i = effect + 6, jids - 1 do leave(rule(ARGV[effect + 2], ARGV[i]), jids, effect + 1 + tonumber(ARGV[effect + 1]), tonumber(ARGV[effect + 3]), ARGV[effect + 4]) end
     end
-    if ARGV[effect] == 'shut' then native(shut, ARGV[effect + 2], ARGV[effect + 3], ARGV[effect + 4] == 'close') end
+    if ARGV[effect] == 'join' then native(shut, ARGV[effect + 4], ARGV[effect + 2], ARGV[effect + 3] == 'close') end
     if ARGV[effect] == 'count' then native(count, ARGV[effect + 2], {unpack(ARGV, effect + 5, effect + 1 + tonumber(ARGV[effect + 1]))}, ARGV[effect + 3], tonumber(ARGV[effect + 4])) end
   end
 end

@@ -118,23 +118,21 @@ type Join struct {
 	Open   bool   // it may not end yet when all has entered
 }
 
-// Begun appends the arguments of join of batch.lua in front of the jobs.
-func (j *Join) Begun(args []any) []any {
-	args = append(args, j.ID, len(j.Fields))
-	return append(args, j.Fields...)
+// Begun appends the arguments of a join in front of the jobs. The last one says what shut of batch.lua does.
+func (j *Join) Begun(args []any, last bool) []any {
+	how := ""
+	switch {
+	case last && j.Open:
+		how = "open"
+	case last:
+		how = "close"
+	}
+	return append(append(args, j.Parent, how, j.ID, len(j.Fields)), j.Fields...)
 }
 
 // Joins appends those of a job.
 func Joins(args []any, p *Push) []any {
 	return append(args, p.Queue, p.Score, bytes.TrimSuffix(p.Payload, []byte("}")))
-}
-
-// How is what shut of batch.lua is told.
-func (j *Join) How() string {
-	if j.Open {
-		return "open"
-	}
-	return "close"
 }
 
 // joinMemory is how long a repeated call is known.
@@ -143,11 +141,7 @@ const joinMemory = 10 * time.Minute
 // JoinBatch pushes jobs into a batch, with the given number of the calls of token. The last one says so. What is sent again does
 // nothing again. Beside an error of Redis it returns why it was refused; see joinbatch.lua.
 func JoinBatch(ctx context.Context, rdb redis.UniversalClient, j *Join, token string, number int, last bool, jobs []Push) (refused string, err error) {
-	how := ""
-	if last {
-		how = j.How()
-	}
-	args := j.Begun(append(make([]any, 0, 3*len(jobs)+len(j.Fields)+6), number, joinMemory.Milliseconds(), j.Parent, how))
+	args := j.Begun(append(make([]any, 0, 3*len(jobs)+len(j.Fields)+6), number, joinMemory.Milliseconds()), last)
 	for i := range jobs {
 		args = Joins(args, &jobs[i])
 	}

@@ -110,8 +110,8 @@ func shutBy(words []string, id string) bool {
 	if script(words) == "joinbatch" {
 		return len(words) > 9 && words[8] != "" && words[9] == id
 	}
-	for i := 0; i+2 < len(words); i++ {
-		if words[i] == "shut" && words[i+1] == "3" && words[i+2] == id {
+	for i := 0; i+4 < len(words); i++ {
+		if words[i] == "join" && words[i+4] == id {
 			return true
 		}
 	}
