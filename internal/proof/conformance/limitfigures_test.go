@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -127,8 +128,14 @@ func TestLimitsFreeJobsDoNotWait(t *testing.T) {
 // Ten processes start 10 jobs a second, within 2 % in any minute, and after each pause as many together as the burst says. In CI
 // 2,000 jobs, with TROUPE_LONG 10,000.
 func TestLimitsARateOfTenProcesses(t *testing.T) {
+	for _, burst := range []int{1, 20} {
+		t.Run(fmt.Sprint("burst ", burst), func(t *testing.T) { keepARate(t, burst) })
+	}
+}
+
+func keepARate(t *testing.T, burst int) {
 	synctest.Test(t, func(t *testing.T) {
-		const rate, burst = 10, 20
+		const rate = 10
 		jobs := figure(1000, 5000) // of each lot
 		mem := testkit.NewMemory(t)
 		var r troupe.Registry
