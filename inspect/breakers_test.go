@@ -14,7 +14,8 @@ import (
 	"github.com/troupehq/troupe/testkit"
 )
 
-// What a breaker allows, and which of its rules rest or have failed, is told; also of those that hold nothing.
+// What a breaker allows, and which of its rules rest or have failed, is told; also of those that hold nothing. A limit that is set by hand
+// keeps its breaker.
 func TestBreakersOfLimits(t *testing.T) {
 	rdb := testkit.NewMemory(t).Client
 	ctx := t.Context()
@@ -37,7 +38,7 @@ func TestBreakersOfLimits(t *testing.T) {
 		"api: any number, rests for 1m30s after 3 failures in a row; api:a 1795000000 0", fmt.Sprintf("bank: 7 at once, can rest; bank %d 4", none), "plain: 1 at once",
 	})
 	harness.OK(t, inspect.New(rdb).SetLimit(ctx, "api", all[1].Allows))
-	harness.Equal(t, "set by hand", rdb.HGet(ctx, "troupe:limits", "api").Val(), "7 pinned 1000 0 breaker 3 90")
+	harness.Equal(t, "set by hand", rdb.HGet(ctx, "troupe:limits", "api").Val(), "7 breaker 3 90 pinned 1000 0 breaker 3 90")
 }
 
 // A rule rests for a time and ends its rest by hand, also one that nothing is known of; what it holds is let in then, and the leader

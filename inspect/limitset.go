@@ -13,7 +13,8 @@ import (
 )
 
 // SetLimit sets by hand what a limit allows, for all processes, until ResetLimit; on a Redis Cluster for each queue that has it. A
-// limit that counts on the key of the gem sidekiq-throttled still does. What it holds is looked at within 5 s.
+// limit that counts on the key of the gem sidekiq-throttled still does, and one that has a breaker keeps it: those of to are not looked
+// at. What it holds is looked at within 5 s.
 func (i *Inspector) SetLimit(ctx context.Context, name string, to Allowance) error {
 	if !to.Defined() {
 		return fmt.Errorf("set limit %.100q: got no allowance, expected one of ParseAllowance", name)
@@ -25,6 +26,9 @@ func (i *Inspector) SetLimit(ctx context.Context, name string, to Allowance) err
 		text := to.text()
 		if l.Allows.Throttled {
 			text += " throttled"
+		}
+		if l.Allows.Breaker {
+			text += " " + job.BreakerText(l.Allows.Failures, l.Allows.Rest)
 		}
 		return job.DefineSet, text, nil
 	})

@@ -166,9 +166,14 @@ const onTheirWay = 1000
 func LimitText(l troupe.Limit) string {
 	text := boundText(l)
 	if b := l.Breaker; b != nil {
-		text += " breaker " + strconv.Itoa(b.Failures) + " " + inSeconds(cmp.Or(b.Rest, limits.Rest))
+		text += " " + BreakerText(b.Failures, cmp.Or(b.Rest, limits.Rest))
 	}
 	return text
+}
+
+// BreakerText is what the text of a limit says of its breaker.
+func BreakerText(failures int, rest time.Duration) string {
+	return "breaker " + strconv.Itoa(failures) + " " + inSeconds(rest)
 }
 
 func boundText(l troupe.Limit) string {
