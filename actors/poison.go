@@ -59,10 +59,8 @@ func (d *Daemon) newDeaths() *poison.Deaths {
 	}, d.env.Changes.Wake, d.env.Log, rescuerPart)
 }
 
-// endRerouted frees the locks of the unique jobs that are dead after a round, and counts those of batches. A lock that it does not
-// come to is an orphan, a job that was not counted is missing in its batch.
-func (d *Daemon) endRerouted(ctx context.Context, got rescue.Round) {
-	var died []job.Count
+// freeRerouted frees the locks of the unique jobs that are dead after a round. A lock that it does not come to is an orphan.
+func (d *Daemon) freeRerouted(ctx context.Context, got rescue.Round) {
 	for _, from := range got.Details {
 		for _, j := range from.Rerouted {
 			p, err := troupe.ParsePayload(j.Orphan.Payload)
@@ -72,12 +70,8 @@ func (d *Daemon) endRerouted(ctx context.Context, got rescue.Round) {
 			if lock := job.LockOf(p, redisconn.OnCluster(d.env.Redis)); lock != nil && lock.Until != troupe.UntilPeriod {
 				_, _ = job.FreeLock(ctx, d.env.Redis, lock.Key, lock.JID)
 			}
-			if in, ok := job.BatchOf(p); ok && !redisconn.OnCluster(d.env.Redis) {
-				died = append(died, job.Count{InBatch: in, Event: job.BatchDied})
-			}
 		}
 	}
-	_ = job.CountBatch(ctx, d.env.Redis, died...)
 }
 
 // tellRecovered logs and publishes what became of the jobs of a round that did not

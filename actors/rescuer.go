@@ -51,7 +51,7 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 			continue
 		}
 		got, err := s.rescue.Rescue(ctx)
-		d.endRerouted(ctx, got)
+		d.freeRerouted(ctx, got)
 		d.tellRescued(got)
 		if err != nil {
 			if ctx.Err() == nil {

@@ -83,6 +83,36 @@ func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 	}
 }
 
+// A job of a batch that is dead counts in the step that moves it: whatever a rescuer does behind that may be lost.
+func TestADeadJobCountsInItsBatch(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	r := deciding(t, rdb, func(o rescue.Orphan) rescue.Decision {
+		if string(o.Payload) == `{"jid":"j2","t_batch":"B:1"}` {
+			return rescue.Decision{} // it goes back to its queue
+		}
+		return rescue.Decision{To: job.ToDead, Score: 7}
+	})
+	made := &job.Join{ID: "B", Fields: []any{"on:death", `{"jid":"d"`, "to:death", "b", "on:complete", `{"jid":"c"`, "to:complete", "b"}}
+	refused, err := job.JoinBatch(t.Context(), rdb, made, "token", 1, true, []job.Push{
+		{Queue: "a", Payload: []byte(`{"jid":"j1"}`)}, {Queue: "a", Payload: []byte(`{"jid":"j2"}`)}, {Queue: "a", Payload: []byte(`{"jid":"j3"}`)},
+	})
+	harness.OK(t, err)
+	harness.Equal(t, "refused", refused, "")
+	env := testEnv(rdb, Strict{"a"})
+	env.Identity = "h:2:bb"
+	f := mustOpen(t, env)
+	mustTake(t, f, 3)
+	expire(t, rdb, f.cur.id)
+	mustRescue(t, r.Rescue)
+	harness.EqualList(t, "queue", queued(t, rdb, "a"), []string{`{"jid":"j2","t_batch":"B:1"}`})
+	if got := rdb.HMGet(t.Context(), keys.Batch("B"), "total", "pending", "unrun", "complete").Val(); fmt.Sprint(got) != "[3 3 1 <nil>]" {
+		t.Errorf("the batch has total, pending, unrun, complete %v, expected [3 3 1 <nil>]", got)
+	}
+	if got := queued(t, rdb, "b"); len(got) != 1 || !strings.HasPrefix(got[0], `{"jid":"d",`) {
+		t.Errorf("callbacks: %q, expected that of death", got)
+	}
+}
+
 // Recoveries add up, and those outside of the window are forgotten.
 func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 	rdb, _ := redistest.New(t)

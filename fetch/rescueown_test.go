@@ -27,7 +27,7 @@ func TestAScriptOfARescueWantsATombstone(t *testing.T) {
 	for name, err := range map[string]error{
 		"putback": script.Named("rescue.putback").Run(t.Context(), rdb, []string{p.key, list, "queue:a"}, "1.1", 100, "").Err(),
 		"reroute": script.Named("rescue.reroute").Run(t.Context(), rdb, []string{p.key, list, "schedule", "dead", "queues", "x", "y", "queue:a"},
-			1, 1, "0", 0, 8, "", "", "", "", "").Err(),
+			1, 1, "0", 0, 8, "", "", "", "", "", "").Err(),
 		"finish": script.Named("rescue.finish").Run(t.Context(), rdb, []string{p.key, p.registry}, f.cur.id, 1000).Err(),
 	} {
 		if !redis.HasErrorPrefix(err, "NOTFENCED") {

@@ -44,11 +44,14 @@ const callHead = `local call, pcall = redis.call, redis.pcall
 local function text(reply) return type(reply) == 'table' and reply.err or nil end
 `
 
+// CountHead is BatchHead behind what it stands behind.
+func CountHead() string { return callHead + BatchHead }
+
 // JoinSource is the whole script joinbatch.
-func JoinSource() string { return callHead + BatchHead + joinSource }
+func JoinSource() string { return CountHead() + joinSource }
 
 // CountSource is the whole script countbatch.
-func CountSource() string { return callHead + BatchHead + countSource }
+func CountSource() string { return CountHead() + countSource }
 
 // InBatch is the place of a job in a batch.
 type InBatch struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -183,9 +184,25 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 				known = v.name
 			}
 		}
-		args = append(args, v.orphan.Payload, to, target, known, v.Payload, v.Trim.Text(), v.job, v.recoveries)
+		args = append(args, v.orphan.Payload, to, target, known, v.Payload, v.Trim.Text(), v.job, v.recoveries, e.dies(&v))
 	}
 	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
+}
+
+// dies is the place in its batch of a job that is dead now; "" without a batch.
+func (e *emptying) dies(v *verdict) string {
+	if v.To != job.ToDead || e.r.cluster || !job.MayBatch(v.orphan.Payload) {
+		return ""
+	}
+	p, err := troupe.ParsePayload(v.orphan.Payload)
+	if err != nil {
+		return ""
+	}
+	in, ok := job.BatchOf(p)
+	if !ok {
+		return ""
+	}
+	return in.String()
 }
 
 // toOtherSlot is the first step of what leaves the slot of a cluster: the destination. A

@@ -3,6 +3,7 @@ package rescue
 import (
 	"embed"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -17,7 +18,7 @@ var (
 	lockScript      = load("lock", "")
 	fenceScript     = load("fence", "")
 	putbackScript   = load("putback", "")
-	rerouteScript   = load("reroute", script.Bound)
+	rerouteScript   = load("reroute", script.Bound+job.CountHead())
 	recallScript    = load("recall", "")
 	forgetScript    = load("forget", "")
 	finishScript    = load("finish", "")

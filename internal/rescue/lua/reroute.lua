@@ -1,4 +1,4 @@
--- reroute moves jobs of a fenced owner to where its recovery policy sends them. Behind bound.
+-- reroute moves jobs of a fenced owner to where its recovery policy sends them. Behind bound and batch.
 --
 -- KEYS[1]  in-progress index, KEYS[2] list
 -- KEYS[3]  schedule set (to 2), KEYS[4] dead set (to 3), KEYS[5] set of all queues; the
@@ -8,24 +8,20 @@
 -- KEYS[8..] queues
 -- ARGV[1]  now in ms: the time of this recovery
 -- ARGV[2]  time to live of what is known of recoveries, ms
--- ARGV[3..] at most 100 jobs of eight: the bytes; to, 0 for the end of a queue that is
+-- ARGV[3..] at most 100 jobs of nine: the bytes; to, 0 for the end of a queue that is
 --          popped next, '' for one that was written elsewhere; number of the key of the
 --          queue, or the score; name of the queue if it may be new to the set of all
 --          queues, else ''; what is written, '' for the bytes; trim as in settle; the job
---          as it is counted, '' if it is not; its recoveries, '' to forget them.
+--          as it is counted, '' if it is not; its recoveries, '' to forget them; its
+--          place in its batch, ID:INDEX, if it is dead now, else ''.
 --          The newest first: the last one is popped next.
 --
 -- Returns per job 1 (moved), 0 (it is gone: another rescuer was faster) or an error text:
 -- then it is where it was. Error NOTFENCED.
 
-local call, pcall = redis.call, redis.pcall
 call('HDEL', KEYS[1], '') -- see enter
 local mark = call('HGET', KEYS[1], '!')
 if not mark or string.sub(mark, 1, 6) ~= 'fenced' then return redis.error_reply('NOTFENCED ' .. KEYS[1]) end
-
-local function text(reply)
-  return type(reply) == 'table' and reply.err or nil
-end
 
 local function write(at, bytes)
   local to, target = ARGV[at + 1], ARGV[at + 2]
@@ -40,7 +36,7 @@ local function write(at, bytes)
 end
 
 local out = {}
-for at = 3, #ARGV, 8 do
+for at = 3, #ARGV, 9 do
   local bytes, job = ARGV[at], ARGV[at + 6]
   local there = pcall('LPOS', KEYS[2], bytes)
   if text(there) then
@@ -55,6 +51,8 @@ for at = 3, #ARGV, 8 do
       call('LREM', KEYS[2], 1, bytes)
       out[#out + 1] = 1
       -- What follows is worth less than the job: it must not undo the answer.
+      local batch, index = place(ARGV[at + 8])
+      if batch then count(batch, {index}, 'died', 0) end
       if ARGV[at + 1] == '3' then bound(KEYS[4], ARGV[at + 5]) end
       if job ~= '' and ARGV[at + 7] == '' then
         pcall('ZREM', KEYS[6], job)
