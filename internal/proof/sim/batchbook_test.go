@@ -185,7 +185,7 @@ func (b *book) lookAtBatches(o *owner, words []string, before map[string][]strin
 }
 
 func changesBatches(step string) bool {
-	return step == "settle" || step == "joinbatch" || step == "countbatch"
+	return step == "settle" || step == "joinbatch" || step == "countbatch" || step == "reroute"
 }
 
 func (c counts) text() string {

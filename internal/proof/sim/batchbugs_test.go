@@ -36,6 +36,7 @@ func batchBugs() []seededBug {
 		{"a callback that is marked and refused", bug{plan: batched(refusing), script: in("if text(pcall('LPUSH', 'queue:' .. f[2], job .. '}')) then return false end", "pcall('LPUSH', 'queue:' .. f[2], job .. '}')")}, "fired .* expected"},
 		{"a job that is counted in a batch which knows nothing of it", bug{plan: batched(fallingBack), script: in("if tonumber(index) < tonumber(f[3]) then", "if true then")}, "and it says that|too early"},
 		{"a callback that is not pushed behind a fallback", bug{plan: batched(fallingBack), script: in("if closed and unrun <= 0 and not completed then complete", "if false then complete")}, "complete of b1 is not pushed by"},
+		{"a job dead of poison that its batch does not count", bug{plan: batched(poisonous), script: instead(edit{"reroute", "if batch then count(batch, {index}, 'died', 0) end", ""})}, "behind reroute, expected"},
 		{"a batch that lives for ever", bug{plan: batched(nil), script: in("do pcall('PEXPIRE', batchKey(id) .. part, whole((at - seconds()) * 1000)) end", "do end")}, "lives for"},
 		{"a batch whose cancellation is not heard", bug{plan: batched(calledOff), script: func(_ *world, words []string) []string {
 			if strings.EqualFold(words[0], "zrangebyscore") && words[1] == keys.BatchesCancelled {
@@ -82,6 +83,11 @@ func fallingBack(p *Plan) {
 		p.Fleet[i].Capsules = []int{3}
 	}
 	p.Faults = []Fault{{Step: 6 + int(p.Order%16), OfJobs: true, Kind: Failover, For: 10 * time.Millisecond, Back: 1 + int(p.Order%7)}}
+}
+
+// poisonous has a job of a batch kill.
+func poisonous(p *Plan) {
+	p.Batches[0].Jobs[1] = Job{Queue: "b", Kills: KillsAtStart}
 }
 
 // refusing has the queue of callbacks be of a wrong type when they are due.

@@ -22,6 +22,14 @@ func (b *book) learnOf(o *owner, words []string, before map[string][]string) {
 			b.learnJob(o, s, before)
 		}
 	}
+	if step == "reroute" {
+		for _, s := range b.allJobs() {
+			if k := l.of(s.in.ID); k != nil && slices.Contains(minus(b.where[s.name], before[s.name]), keys.Dead) {
+				b.w.seen["job of a batch dead of poison"]++
+				b.count(k, []int{int(s.in.Index)}, "died")
+			}
+		}
+	}
 	if step == "countbatch" {
 		if k := l.of(words[4]); k != nil && !k.success {
 			now, _, _, _ := b.redisCounts(k)

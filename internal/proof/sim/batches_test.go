@@ -15,7 +15,7 @@ import (
 )
 
 // In a part of the plans jobs are in batches: small, empty, open ones that grow and are closed late, batches within batches that the
-// client makes or a job with its ack, batches that are cancelled. Some jobs die, and are retried by people. batchbook_test.go
+// client makes or a job with its ack, batches that are cancelled. Some jobs die, and are retried by people, some are poison. batchbook_test.go
 // judges what becomes of them.
 
 // Batch is a batch of a plan.
@@ -61,6 +61,39 @@ func drawBatches(t *rapid.T, p *Plan) {
 		if f.Place < len(p.Fleet) && f.Kind != Rollback && f.Kind != Failover {
 			f.OfPushes, f.OfJobs, f.Step = true, false, draw(t, "step", 0, 5)
 			p.Faults = append(p.Faults, f)
+		}
+	}
+}
+
+// allBatches are those that the client makes.
+func (p Plan) allBatches() (all []*Batch) {
+	var add func(list []Batch)
+	add = func(list []Batch) {
+		for i := range list {
+			all = append(all, &list[i])
+			add(list[i].Below)
+		}
+	}
+	add(p.Batches)
+	return all
+}
+
+// drawPoison has jobs of batches kill. The rest is as with other jobs that do.
+func drawPoison(t *rapid.T, p *Plan) {
+	for _, b := range p.allBatches() {
+		if len(b.Jobs) == 0 || draw(t, "killer", 0, 1) == 0 {
+			continue
+		}
+		j := &b.Jobs[draw(t, "killer", 0, len(b.Jobs)-1)]
+		j.Dies, j.Drops, j.Kills = false, false, pick(t, "kills", KillsAtStart, KillsAtEnd)
+	}
+	if !p.poisoned() {
+		return
+	}
+	p.Peers = 0
+	for i := range p.Faults {
+		if k := &p.Faults[i].Kind; *k == Rollback || *k == Failover {
+			*k = Restart
 		}
 	}
 }

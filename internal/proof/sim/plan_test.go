@@ -135,7 +135,8 @@ const (
 // poisoned reports whether a job of the plan kills. Then recoveries are counted, and
 // there are no Ruby workers: what they have popped would be lost with them.
 func (p Plan) poisoned() bool {
-	return slices.ContainsFunc(p.Jobs, func(j Job) bool { return j.Kills != Innocent })
+	kills := func(j Job) bool { return j.Kills != Innocent }
+	return slices.ContainsFunc(p.Jobs, kills) || slices.ContainsFunc(p.allBatches(), func(b *Batch) bool { return slices.ContainsFunc(b.Jobs, kills) })
 }
 
 // fallsBack reports whether Redis loses data.
@@ -169,6 +170,17 @@ func span(t *rapid.T, what string, ranges ...[2]int) time.Duration {
 // plans draws a plan. Zeros are the simplest, so that a failing plan shrinks
 // towards few processes, few jobs and few faults.
 var plans = rapid.Custom(func(t *rapid.T) Plan {
+	p := drawHealthy(t)
+	if draw(t, "poison in batches", 0, 7) == 7 && !p.keeps() {
+		drawPoison(t, &p)
+	}
+	return p
+})
+
+// healthyPlans draws the plan without jobs of batches that kill.
+var healthyPlans = rapid.Custom(drawHealthy)
+
+func drawHealthy(t *rapid.T) Plan {
 	p := drawBatched(t)
 	if !p.Cluster && !p.poisoned() && draw(t, "results", 0, 7) == 7 {
 		drawResults(t, &p)
@@ -177,7 +189,7 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 		drawMany(t, &p)
 	}
 	return p
-})
+}
 
 // batchedPlans draws the plan without results and calls of many jobs, unbatched without batches as well.
 var batchedPlans = rapid.Custom(drawBatched)

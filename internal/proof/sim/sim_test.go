@@ -157,7 +157,7 @@ func TestSeedsThatWereMisjudged(t *testing.T) {
 		isWell(s, batchedPlans.Example(s))
 	}
 	for _, s := range []int{40838, 41368, 42272, 42947, 43647, 44438, 45723, 48909} {
-		isWell(s, plans.Example(s))
+		isWell(s, healthyPlans.Example(s))
 	}
 }
 
