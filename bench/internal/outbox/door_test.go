@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/outbox"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -78,26 +79,15 @@ func newDoor(t *testing.T, more string) *door {
 // daemon is one that runs.
 type daemon struct {
 	*exec.Cmd
-	mu  sync.Mutex
-	log bytes.Buffer
+	log harness.Buffer
 }
 
-func (p *daemon) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(b)
-}
-
-func (p *daemon) said(text string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return strings.Count(p.log.String(), text)
-}
+func (p *daemon) said(text string) int { return p.log.Count(text) }
 
 func (d *door) run(t *testing.T, flags ...string) *daemon {
 	t.Helper()
 	p := &daemon{Cmd: exec.CommandContext(t.Context(), d.binary, append([]string{"run", "-C", d.file}, flags...)...)}
-	p.Env, p.Stderr, p.Stdout = d.env, p, p
+	p.Env, p.Stderr, p.Stdout = d.env, &p.log, &p.log
 	must(t, p.Start())
 	t.Cleanup(func() {
 		p.kill()
