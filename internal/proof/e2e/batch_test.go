@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/test/harness"
@@ -14,11 +16,31 @@ import (
 	"github.com/troupehq/troupe/testkit"
 )
 
+// toKill is a Redis with the records and the spec of workers that are killed.
+func toKill(t *testing.T) (rdb *redis.Client, rec *records, spec workerSpec) {
+	t.Helper()
+	rdb, url := redistest.New(t)
+	rec = newRecords(t)
+	return rdb, rec, workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second}
+}
+
+// batchKeys are the ends of the names of the keys that each batch has.
+var batchKeys = []string{"", ":ran", ":done"}
+
+// livesForADay tells if a batch that has succeeded has keys that live for longer than a day.
+func livesForADay(t *testing.T, rdb *redis.Client, id string) {
+	t.Helper()
+	for _, part := range batchKeys {
+		if ttl := rdb.TTL(t.Context(), "troupe:batch:"+id+part).Val(); ttl <= 0 || ttl > 24*time.Hour {
+			t.Errorf("%q lives for %v, want a day at most", part, ttl)
+		}
+	}
+}
+
 // A batch of 10,000 jobs under kill -9: each callback is pushed once, not before its time, and its keys expire.
 func TestABatchUnderKills(t *testing.T) {
 	t.Parallel()
-	rdb, url := redistest.New(t)
-	rec := newRecords(t)
+	rdb, _, spec := toKill(t)
 	ctx := t.Context()
 	const n = 10_000
 	on := func() client.Item { return client.Job(napFor{0}, client.Queue("low")) } // which nobody serves
@@ -33,7 +55,6 @@ func TestABatchUnderKills(t *testing.T) {
 	harness.OK(t, err)
 	harness.Equal(t, "jobs", rdb.LLen(ctx, "queue:default").Val(), n)
 
-	spec := workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second}
 	done := func() int64 { return rdb.BitCount(ctx, "troupe:batch:"+id+":done", nil).Val() }
 	w := startWorker(t, spec)
 	for kills := int64(1); kills <= 5; kills++ {
@@ -51,11 +72,7 @@ func TestABatchUnderKills(t *testing.T) {
 	if len(called) != 2 || !strings.Contains(called[1], id+":complete") || !strings.Contains(called[0], id+":success") {
 		t.Errorf("the callbacks are %q", called)
 	}
-	for _, part := range []string{"", ":ran", ":done"} {
-		if ttl := rdb.TTL(ctx, "troupe:batch:"+id+part).Val(); ttl <= 0 || ttl > 24*time.Hour {
-			t.Errorf("%q lives for %v, want a day at most", part, ttl)
-		}
-	}
+	livesForADay(t, rdb, id)
 	rdb.Del(ctx, "queue:low")
 	clean(t, rdb)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/procs"
-	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -19,8 +18,8 @@ import (
 // callback runs once, none before what it waits for, and none is missing. Success follows when the dead jobs were retried by the command.
 func TestNestedBatchesUnderKills(t *testing.T) {
 	t.Parallel()
-	rdb, url := redistest.New(t)
-	rec := newRecords(t)
+	rdb, rec, spec := toKill(t)
+	spec.Poll = 200 * time.Millisecond
 	ctx := t.Context()
 	top := nest{Path: "top", Jobs: 120, Below: []int{3, 4}}
 	id, err := client.New(rdb).Batch(ctx, callbacksOf(top.Path), func(b *client.Batch) error { return top.fill(ctx, b) })
@@ -33,7 +32,6 @@ func TestNestedBatchesUnderKills(t *testing.T) {
 		}
 	}
 	const members = 120 * (1 + 3 + 3*3)
-	spec := workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second, Poll: 200 * time.Millisecond}
 	works := []interface{ Kill() }{startWorker(t, spec), startWorker(t, spec)}
 	seen := func() int { return int(rec.rdb.LLen(ctx, eventsKey).Val()) }
 	killOne := func(i int) {
@@ -60,7 +58,7 @@ func TestNestedBatchesUnderKills(t *testing.T) {
 	})
 
 	harness.OK(t, rec.rdb.Set(ctx, repairedKey, 1, 0).Err())
-	retry := procs.Troupe(t, nil, "jobs", "retry", "dead", "--all", "--yes", "--redis", url)
+	retry := procs.Troupe(t, nil, "jobs", "retry", "dead", "--all", "--yes", "--redis", spec.Redis)
 	if code := retry.Exit(soon); code != 0 {
 		t.Fatalf("jobs retry: %d\n%s", code, retry.Stderr())
 	}
@@ -73,9 +71,7 @@ func TestNestedBatchesUnderKills(t *testing.T) {
 		}
 		return 1
 	})
-	if ttl := rdb.TTL(ctx, "troupe:batch:"+id).Val(); ttl <= 0 || ttl > 24*time.Hour {
-		t.Errorf("the batch lives for %v after its success, want a day at most", ttl)
-	}
+	livesForADay(t, rdb, id)
 }
 
 // batches holds what has run against what callbacks are to come, and when: want tells how often one is pushed.
