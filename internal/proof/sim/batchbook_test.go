@@ -32,6 +32,8 @@ type batch struct {
 	counts
 	refused [3]bool // callbacks that their queue has refused
 	closing bool    // it may be closed though the plan leaves it open
+
+	wasCancelled bool // and Redis may have forgotten it
 }
 
 // counts are what is said of a batch: by the book, and by Redis.
@@ -229,6 +231,7 @@ func (b *book) unpushed(k *batch, now counts) (all [3]bool) {
 func (b *book) batchesFellBack() {
 	b.batches.fell = true
 	for _, k := range b.batches.all {
+		k.wasCancelled = k.wasCancelled || !k.cancelled.IsZero()
 		if k.counts, _, _, k.there = b.redisCounts(k); k.there {
 			k.refused = b.unpushed(k, k.counts)
 		}
@@ -257,6 +260,8 @@ func (b *book) batchesLeft() {
 			continue
 		case b.unpushed(k, now) != [3]bool{}:
 			b.w.fail("after the end a callback of %s is missing: %s", k.name, now.text())
+		case !now.success && !b.pends(k):
+			b.w.fail("after the end %s waits for nothing: %s", k.name, now.text())
 		}
 		b.w.seen[fmt.Sprintf("batch at the end, success %t", now.success)]++
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,14 @@ func batchBugs() []seededBug {
 		{"a job that is counted in a batch which knows nothing of it", bug{plan: batched(fallingBack), script: in("if tonumber(index) < tonumber(f[3]) then", "if true then")}, "and it says that|too early"},
 		{"a callback that is not pushed behind a fallback", bug{plan: batched(fallingBack), script: in("if closed and unrun <= 0 and not completed then complete", "if false then complete")}, "complete of b1 is not pushed by"},
 		{"a job dead of poison that its batch does not count", bug{plan: batched(poisonous), script: instead(edit{"reroute", "if batch then count(batch, {index}, 'died', 0) end", ""})}, "behind reroute, expected"},
+		{"a job that is counted out and does not count as done", bug{plan: batched(besideRuby), script: instead(edit{"countbatch", "count(id, {unpack(ARGV, 3)}, event, 0)", "count(id, {unpack(ARGV, 3)}, 'ran', 0)"})}, "behind countbatch, expected"},
+		{"a dead job that is counted out", bug{plan: batched(besideRuby), script: func(_ *world, words []string) []string {
+			if len(words) > 1 && words[1] == keys.Dead && strings.HasPrefix(strings.ToLower(words[0]), "z") {
+				words = slices.Clone(words)
+				words[1] = "nothing"
+			}
+			return words
+		}}, "is counted by countbatch as done, and stands in dead"},
 		{"a batch that lives for ever", bug{plan: batched(nil), script: in("do pcall('PEXPIRE', batchKey(id) .. part, whole((at - seconds()) * 1000)) end", "do end")}, "lives for"},
 		{"a batch whose cancellation is not heard", bug{plan: batched(calledOff), script: func(_ *world, words []string) []string {
 			if strings.EqualFold(words[0], "zrangebyscore") && words[1] == keys.BatchesCancelled {
@@ -88,6 +97,14 @@ func fallingBack(p *Plan) {
 // poisonous has a job of a batch kill.
 func poisonous(p *Plan) {
 	p.Batches[0].Jobs[1] = Job{Queue: "b", Kills: KillsAtStart}
+}
+
+// besideRuby has Ruby run some jobs of a batch, while others die.
+func besideRuby(p *Plan) {
+	p.Peers, p.Revives = 1, false
+	for range 4 {
+		p.Batches[0].Jobs = append(p.Batches[0].Jobs, Job{Queue: "a", Dies: true, Lasts: time.Second}, Job{Queue: "b", Lasts: time.Second})
+	}
 }
 
 // refusing has the queue of callbacks be of a wrong type when they are due.

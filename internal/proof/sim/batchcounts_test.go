@@ -2,6 +2,8 @@ package sim
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
@@ -46,7 +48,9 @@ func (b *book) learnOf(o *owner, words []string, before map[string][]string) {
 				}
 				b.cancel(k)
 			default:
-				b.w.fail("%s of %s is counted by %s", words[6:], k.name, step)
+				if !b.refused {
+					b.countedOut(o, k, words[5], words[6:])
+				}
 			}
 		}
 	}
@@ -126,13 +130,17 @@ func shutBy(words []string, id string) bool {
 	return false
 }
 
-// dropped judges jobs that have ended without a run: their batches were cancelled.
+// dropped judges jobs that have ended without a run: their batches were cancelled. Redis may have forgotten that for a while, and the
+// process has not.
 func (b *book) dropped(o *owner, step string, before map[string][]string) {
 	for _, s := range b.allJobs() {
 		if step != "settle" || !b.acked(o, s, before) {
 			continue
 		}
-		if k := b.batches.of(s.in.ID); k != nil && !k.cancelled.IsZero() && b.howIn(o, s) == "" && s.done == 0 {
+		cancelled := slices.ContainsFunc(b.batches.all, func(k *batch) bool {
+			return k.id == s.in.ID && (k.there && !k.cancelled.IsZero() || k.wasCancelled && time.Since(later(b.w.fell, o.faulted)) <= noticed)
+		})
+		if cancelled && b.howIn(o, s) == "" && s.done == 0 {
 			s.done++
 			delete(s.running, o.name)
 			b.w.seen["job called off"]++
@@ -265,10 +273,50 @@ func (s *state) ranInRuby() bool {
 	return s.ruby
 }
 
+// countedOut judges that jobs are counted in a step of their own: by people, who count out those that are nowhere.
+func (b *book) countedOut(o *owner, k *batch, event string, indexes []string) {
+	for _, text := range indexes {
+		i, _ := strconv.Atoi(text)
+		if where, _ := b.placed(k, i); o != b.w.client || event != "done" || where != "" {
+			b.w.fail("job %d of %s is counted by countbatch as %s, and stands in %s", i, k.name, event, where)
+		}
+		b.w.seen["job counted out"]++
+		b.count(k, []int{i}, event)
+	}
+}
+
+// misses reports whether a job of a batch is not done for it, was run by Ruby, and is nowhere.
+func (b *book) misses(k *batch) bool {
+	for i := range k.total {
+		if where, ruby := b.placed(k, i); !k.done[i] && where == "" && ruby {
+			return true
+		}
+	}
+	return false
+}
+
+// placed tells where the jobs of a place in a batch are, and whether Ruby has run one. A chain has one place.
+func (b *book) placed(k *batch, index int) (where string, ruby bool) {
+	for _, s := range b.allJobs() {
+		if s.in.ID == k.id && int(s.in.Index) == index {
+			where += s.hand + strings.Join(b.where[s.name], " ")
+			ruby = ruby || s.ranInRuby()
+		}
+	}
+	return where, ruby
+}
+
+// pends reports whether a batch waits for a job that has not been done, or for a batch.
+func (b *book) pends(k *batch) bool {
+	return slices.ContainsFunc(b.allJobs(), func(s *state) bool {
+		return s.in.ID == k.id && (s.dead || s.plan.Drops || slices.Contains(b.where[s.name], keys.Dead))
+	}) || slices.ContainsFunc(b.batches.all, func(in *batch) bool { return in.there && in.up == k.id && !in.success && in.cancelled.IsZero() })
+}
+
 // batchesWait reports whether batches wait for the client.
 func (b *book) batchesWait() bool {
-	closes, revives := b.leftToDo()
-	return len(closes)+len(revives) > 0
+	closes, revives, missing := b.leftToDo()
+	return len(closes)+len(revives)+len(missing) > 0
 }
 
 // cancel notes that a batch is cancelled.

@@ -309,7 +309,7 @@ func (w *world) pushBatches() {
 			if w.client.gone(w) {
 				return
 			}
-			closes, revives := w.book.leftToDo()
+			closes, revives, missing := w.book.leftToDo()
 			for _, k := range closes {
 				k.closing = true
 				_ = call(func(ctx context.Context) error { return c.CloseBatch(ctx, k.id) })
@@ -319,6 +319,15 @@ func (w *world) pushBatches() {
 					e, err := inspect.New(rdb).DeadSet.FindJob(ctx, s.jid())
 					if err == nil && e != nil {
 						_, err = e.Retry(ctx)
+					}
+					return err
+				})
+			}
+			for _, k := range missing {
+				_ = call(func(ctx context.Context) error {
+					got, err := inspect.New(rdb).Batch(ctx, k.id)
+					if err == nil {
+						_, err = got.CountOut(ctx, time.Second)
 					}
 					return err
 				})
@@ -346,12 +355,17 @@ func (w *world) changeBatch(c *client.Client, k *batch, made bool, call func(fun
 	}
 }
 
-// leftToDo is which batches are to be closed: they are open since a fault has come between, or a queue has refused a callback; and
-// which dead jobs are to be retried, each once.
-func (b *book) leftToDo() (closes []*batch, revives []*state) {
+// leftToDo is which batches are to be closed: they are open since a fault has come between, or a queue has refused a callback;
+// which dead jobs are to be retried, each once; and, when all jobs have ended, which batches wait for those that Ruby has run.
+func (b *book) leftToDo() (closes []*batch, revives []*state, missing []*batch) {
+	finished := b.finished()
 	for _, k := range b.batches.all {
-		if k.there && !k.success && k.cancelled.IsZero() && (!k.closed || slices.Contains(k.refused[:], true)) {
+		switch {
+		case !k.there || k.success || !k.cancelled.IsZero():
+		case !k.closed || slices.Contains(k.refused[:], true):
 			closes = append(closes, k)
+		case finished && b.misses(k):
+			missing = append(missing, k)
 		}
 	}
 	for _, s := range b.allJobs() {
@@ -359,5 +373,5 @@ func (b *book) leftToDo() (closes []*batch, revives []*state) {
 			revives = append(revives, s)
 		}
 	}
-	return closes, revives
+	return closes, revives, missing
 }

@@ -16,14 +16,15 @@ import (
 // book is what became of each job. It looks into Redis after every command that
 // may have moved one.
 type book struct {
-	w      *world
-	jobs   map[string]*state
-	names  []string            // of the jobs, in order
-	owners map[string]*process // by identity
-	pairs  []string            // identity, name
-	where  map[string][]string // job -> places, after the last command
-	known  map[string]string   // payload -> job
-	late   bool                // the connection of the last command was gone already
+	w       *world
+	jobs    map[string]*state
+	names   []string            // of the jobs, in order
+	owners  map[string]*process // by identity
+	pairs   []string            // identity, name
+	where   map[string][]string // job -> places, after the last command
+	known   map[string]string   // payload -> job
+	late    bool                // the connection of the last command was gone already
+	refused bool                // Redis has answered the last command with an error
 
 	commands int // so far that may have moved a job
 	locks    locks

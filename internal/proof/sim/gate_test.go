@@ -206,6 +206,7 @@ func (w *world) apply(c *conn, cmd *command, multi bool) []byte {
 	if isRead(cmd.words) {
 		return reply
 	}
+	w.book.refused = bytes.HasPrefix(reply, []byte("-"))
 	w.book.after(c.owner, cmd.words)
 	w.save()
 	return reply
