@@ -313,12 +313,6 @@ func (b *book) pends(k *batch) bool {
 	}) || slices.ContainsFunc(b.batches.all, func(in *batch) bool { return in.there && in.up == k.id && !in.success && in.cancelled.IsZero() })
 }
 
-// batchesWait reports whether batches wait for the client.
-func (b *book) batchesWait() bool {
-	closes, revives, missing := b.leftToDo()
-	return len(closes)+len(revives)+len(missing) > 0
-}
-
 // cancel notes that a batch is cancelled.
 func (b *book) cancel(k *batch) {
 	k.cancelled, k.closed = time.Now(), true
