@@ -78,7 +78,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	// The lease is renewed every third of it: it covers what was fetched half a lease ago.
 	c.maxAge = d.cfg.Lease / 2
 	c.intake = intake{c: c, ahead: work.NewLookAhead(cfg.FetchBytes, s.wire.Fetch == nil, len(d.limits) > 0)}
-	c.pool = pool{c: c, rested: make(chan struct{})}
+	c.pool = pool{c: c, rested: make(chan struct{}), collecting: collecting{map[*run.Class]*run.Call{}, nil, map[*worker]*run.Class{}, map[*run.Class]int{}}}
 	c.settler = work.NewSettler(c.env, c)
 	crypt, err := job.NewCrypt(d.cfg.Encryption)
 	if err != nil {

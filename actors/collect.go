@@ -12,9 +12,9 @@ import (
 // that looks for a job makes it. Its fields are guarded by capsule.mu.
 type collecting struct {
 	open  map[*run.Class]*run.Call
-	due   []*run.Call        // the oldest first
-	left  map[*worker]bool   // whose jobs have left their slots, and are not over
-	count map[*run.Class]int // of these
+	due   []*run.Call            // the oldest first
+	left  map[*worker]*run.Class // whose jobs, of these classes, have left their slots, and are not over
+	count map[*run.Class]int     // of these
 }
 
 // Collect implements run.Slot.
@@ -27,12 +27,8 @@ func (k *worker) Collect(m *run.Member, leave bool) {
 	if !leave {
 		return
 	}
-	if p.left == nil {
-		p.left, p.count = map[*worker]bool{}, map[*run.Class]int{}
-	}
-	p.left[k] = true
+	p.left[k] = class
 	p.count[class]++
-	k.of = class
 	p.busy.Add(-1)
 	k.replaceLocked()
 	c.intake.jobEndedLocked(time.Now())
@@ -46,56 +42,38 @@ func (p *pool) mayCollect(class *run.Class) bool {
 	return p.count[class] < 2*(p.c.cfg.Concurrency+1)*class.Collect().Max
 }
 
-// collectLocked adds m to the open call of its class.
+// collectLocked adds m to the open call of its class, or to a call of its own.
 func (p *pool) collectLocked(m *run.Member) {
 	class := m.Class()
 	if m.Alone() {
-		call := run.NewCall()
-		call.Add(m)
-		p.dueLocked(call)
-		return
+		p.closeCallLocked(class)
 	}
 	call := p.open[class]
 	if call == nil {
-		if p.open == nil {
-			p.open = map[*run.Class]*run.Call{}
-		}
 		call = run.NewCall()
 		p.open[class] = call
-		timer := time.AfterFunc(class.Collect().Wait, func() { p.collected(class, call) })
+		timer := time.AfterFunc(class.Collect().Wait, func() {
+			p.c.mu.Lock()
+			defer p.c.mu.Unlock()
+			if p.open[class] == call {
+				p.closeCallLocked(class)
+			}
+		})
 		call.Stop = func() { timer.Stop() }
 	}
-	if n := call.Add(m); n >= class.Collect().Max || p.c.quiet || p.c.intake.excluded {
+	if n := call.Add(m); n >= class.Collect().Max || m.Alone() || p.c.quiet || p.c.intake.excluded {
 		p.closeCallLocked(class)
 	}
 }
 
-// collected closes a call that has waited long enough.
-func (p *pool) collected(class *run.Class, call *run.Call) {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	if p.open[class] == call {
-		p.closeCallLocked(class)
-	}
-}
-
-// closeCallLocked closes the open call of a class: the next worker makes it.
+// closeCallLocked closes the open call of a class, if there is one: the next worker makes it.
 func (p *pool) closeCallLocked(class *run.Class) {
 	call := p.open[class]
+	if call == nil {
+		return
+	}
 	delete(p.open, class)
 	call.Stop()
-	p.dueLocked(call)
-}
-
-// flushLocked closes all open calls.
-func (p *pool) flushLocked() {
-	for class := range p.open {
-		p.closeCallLocked(class)
-	}
-}
-
-// dueLocked queues call for the next worker.
-func (p *pool) dueLocked(call *run.Call) {
 	p.due = append(p.due, call)
 	for _, s := range p.slots { // in a quiet capsule there may be none
 		if p.c.quiet && s.attached && s.worker == nil {
@@ -105,30 +83,24 @@ func (p *pool) dueLocked(call *run.Call) {
 	p.wakeLocked()
 }
 
-// nextCallLocked is the call that is to be made next; nil for none.
-func (p *pool) nextCallLocked() *run.Call {
+// flushLocked closes all open calls.
+func (p *pool) flushLocked() {
+	for class := range p.open {
+		p.closeCallLocked(class)
+	}
+}
+
+// nextCallLocked is the call that k is to make next; nil for none.
+func (p *pool) nextCallLocked(k *worker) *run.Call {
 	for len(p.due) > 0 {
 		call := p.due[0]
 		p.due[0] = nil
 		p.due = p.due[1:]
-		if call.Begin() {
+		if call.Begin(k) {
 			return call
 		}
 	}
 	return nil
-}
-
-// Withdraw implements run.Slot.
-func (k *worker) Withdraw(m *run.Member) bool {
-	k.p.c.mu.Lock()
-	defer k.p.c.mu.Unlock()
-	return m.Withdraw()
-}
-
-// overLocked notes that a job which has left its slot is over.
-func (k *worker) overLocked() {
-	delete(k.p.left, k)
-	k.p.count[k.of]--
 }
 
 // collectedJobs returns the number of jobs that have left their slots and are not settled.

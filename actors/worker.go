@@ -25,7 +25,6 @@ type worker struct {
 	// Guarded by capsule.mu:
 	job     *work.Item // the first of a call
 	calls   bool       // it makes a call for many jobs
-	of      *run.Class // of its job, if that was collected
 	stopped bool       // it takes no job any more
 
 	// Of its goroutine alone:
@@ -56,7 +55,7 @@ func (k *worker) loop() {
 		var again bool
 		switch {
 		case call != nil:
-			again = call.Execute(k)
+			again = call.Execute()
 			now = time.Time{}
 		case w != nil:
 			now, again = k.p.c.runs.Execute(w, k, now)
@@ -79,7 +78,7 @@ func (k *worker) next(now *time.Time) (*work.Item, *run.Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		if call := p.nextCallLocked(); call != nil {
+		if call := p.nextCallLocked(k); call != nil {
 			k.job, k.calls = call.First().Item(), true
 			p.running++
 			p.busy.Add(1)
@@ -219,13 +218,15 @@ func (k *worker) replaceLocked() {
 
 // Left implements run.Slot.
 func (k *worker) Left() {
-	c := k.p.c
+	p, c := k.p, k.p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.of == nil {
-		k.p.busy.Add(-1)
+	class := p.left[k]
+	if class == nil {
+		p.busy.Add(-1)
 		return
 	}
-	k.overLocked()
+	delete(p.left, k)
+	p.count[class]--
 	c.env.Changes.Wake()
 }

@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 	"runtime/debug"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,8 +30,7 @@ type Member struct {
 	call    *Call // set when it is collected
 	err     error // what the call says of it
 
-	in    atomic.Pointer[Call] // once that is made
-	share atomic.Int64         // of the time of the call, in ns
+	in atomic.Pointer[Call] // once that has begun
 }
 
 // Class is that of the job.
@@ -47,7 +48,7 @@ func (r *Run) Collect(ctx context.Context, of any, perform func(context.Context,
 	select {
 	case <-m.call.done:
 	case <-ctx.Done():
-		if r.slot.Withdraw(m) {
+		if m.withdraw() {
 			return context.Cause(ctx)
 		}
 		<-m.call.done
@@ -57,16 +58,6 @@ func (r *Run) Collect(ctx context.Context, of any, perform func(context.Context,
 		panic(m.call.fault)
 	}
 	return m.err
-}
-
-// faulted is the fault of the call that v has come from; nil if it is the job's own.
-func (r *Run) faulted(v any) error {
-	if m := r.member.Load(); m != nil {
-		if fault, ok := v.(*troupe.PanicError); ok && fault == m.call.fault {
-			return fault
-		}
-	}
-	return nil
 }
 
 // inCall is the call that performs the job, a *Call; the run itself if none does.
@@ -81,22 +72,27 @@ func (r *Run) inCall() any {
 
 // busy is the time for which the job has kept a slot busy.
 func (r *Run) busy() time.Duration {
-	if m := r.member.Load(); m != nil {
-		return time.Duration(m.share.Load())
+	m := r.member.Load()
+	if m == nil {
+		return r.elapsed
 	}
-	return r.elapsed
+	if c := m.in.Load(); c != nil {
+		return time.Duration(c.share.Load())
+	}
+	return 0
 }
 
 // Call is jobs of one class that are performed together.
 type Call struct {
-	members []*Member // guarded by the capsule's lock until the call begins; then it does not change
-	begun   bool      // likewise
+	mu      sync.Mutex
+	members []*Member // guarded by mu until the call begins; then it does not change
 
 	Stop func() // ends the wait for more jobs; does not change
 
 	slot  Slot
 	given atomic.Int64 // members that were given up
 	freed atomic.Bool  // the call has left its slot
+	share atomic.Int64 // of each member in the time of the call, in ns
 	fault *troupe.PanicError
 	done  chan struct{}
 }
@@ -106,43 +102,36 @@ func NewCall() *Call { return &Call{done: make(chan struct{})} }
 
 // Add adds a job. It returns how many there are.
 func (c *Call) Add(m *Member) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	m.call = c
 	c.members = append(c.members, m)
 	return len(c.members)
 }
 
-// Withdraw takes m out of its call; false if that has begun.
-func (m *Member) Withdraw() bool {
+// withdraw takes m out of its call; false if that has begun with it.
+func (m *Member) withdraw() bool {
 	c := m.call
-	if c.begun {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.in.Load() != nil {
 		return false
 	}
-	for i, other := range c.members {
-		if other == m {
-			c.members = append(c.members[:i], c.members[i+1:]...)
-			return true
-		}
-	}
-	return false
+	c.members = slices.DeleteFunc(c.members, func(other *Member) bool { return other == m })
+	return true
 }
 
-// Begin is called once, before Execute. Jobs that were taken from this process while they waited are not in the call. False if no
-// job is left.
-func (c *Call) Begin() bool {
-	c.begun = true
-	var members []*Member
+// Begin is called once, before Execute. Jobs that were taken from this process while they waited are not in the call: their
+// contexts end. False if no job is left.
+func (c *Call) Begin(slot Slot) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slot = slot
+	c.members = slices.DeleteFunc(c.members, func(m *Member) bool { return !m.r.env.Ledger.IsOpen(m.r.w) })
 	for _, m := range c.members {
-		if m.r.env.Ledger.IsOpen(m.r.w) {
-			members = append(members, m)
-		} else {
-			m.err = context.Cause(m.ctx)
-		}
+		m.in.Store(c)
 	}
-	c.members = members
-	if members == nil {
-		close(c.done)
-	}
-	return members != nil
+	return len(c.members) > 0
 }
 
 // First is the oldest job of a call that has begun.
@@ -150,19 +139,18 @@ func (c *Call) First() *Run { return c.members[0].r }
 
 // Execute makes the call, then frees the slot. It tells whether the goroutine goes on with another job. What
 // follows the user's function is deferred, since a Goexit runs nothing else.
-func (c *Call) Execute(slot Slot) (again bool) {
-	c.slot = slot
+func (c *Call) Execute() (again bool) {
 	v, began := c.First().env, time.Now()
-	ctx := &callContext{env: v}
-	var cancel context.CancelCauseFunc
-	ctx.Context, cancel = context.WithCancelCause(context.Background())
-	ctx.group = job.NewGroup(cancel)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	group := job.NewGroup(cancel)
+	for key, value := range map[any]any{loggerKey: &v.Log, jobctx.Goroutines{}: group, jobctx.Client{}: v.Client} {
+		ctx = context.WithValue(ctx, key, value)
+	}
 	var open atomic.Int64
 	open.Store(int64(len(c.members)))
 	jobs := make([]any, len(c.members))
 	for i, m := range c.members {
 		jobs[i] = m.job
-		m.in.Store(c)
 		defer context.AfterFunc(m.ctx, func() {
 			if open.Add(-1) == 0 {
 				cancel(context.Cause(m.ctx))
@@ -177,11 +165,11 @@ func (c *Call) Execute(slot Slot) (again bool) {
 	defer func() {
 		if value := recover(); !returned {
 			c.fault = &troupe.PanicError{Value: value, Goexit: value == nil, Stack: debug.Stack()}
-			_, _ = ctx.group.Wait(nil)
+			_, _ = group.Wait(nil)
 		}
 	}()
 	errs := c.perform(ctx, jobs)
-	err, fatal := ctx.group.Wait(nil)
+	err, fatal := group.Wait(nil)
 	if fatal {
 		c.fault, _ = errchain.As[*troupe.PanicError](err)
 	}
@@ -201,9 +189,7 @@ func (c *Call) perform(ctx context.Context, jobs []any) []error {
 
 // end lets the runs of the jobs go on, and frees the slot.
 func (c *Call) end(took time.Duration) (again bool) {
-	for _, m := range c.members {
-		m.share.Store(int64(took) / int64(len(c.members)))
-	}
+	c.share.Store(int64(took) / int64(len(c.members)))
 	first := c.First()
 	var crash *supervisor.JobCrash
 	if c.fault != nil {
@@ -227,23 +213,4 @@ func (c *Call) gaveUp() {
 	if c.given.Add(1) == int64(len(c.members)) && !c.freed.Swap(true) {
 		c.slot.Replace()
 	}
-}
-
-// callContext is what the function of a call gets. It belongs to no job.
-type callContext struct {
-	context.Context
-	env   *Env
-	group *job.Group
-}
-
-func (c *callContext) Value(key any) any {
-	switch key {
-	case loggerKey:
-		return &c.env.Log
-	case jobctx.Goroutines{}:
-		return c.group
-	case jobctx.Client{}:
-		return c.env.Client
-	}
-	return c.Context.Value(key)
 }

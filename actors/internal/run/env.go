@@ -90,8 +90,6 @@ type Slot interface {
 	Left()
 	// Collect adds a job to the next call of its class, and has it leave the slot if it has not.
 	Collect(m *Member, leave bool)
-	// Withdraw takes a job out of its call; false if that has begun.
-	Withdraw(m *Member) bool
 }
 
 // Failure says where an error happened.

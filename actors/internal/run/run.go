@@ -335,9 +335,11 @@ func (r *Run) caught() {
 	v := recover()
 	switch {
 	case v != nil:
-		if r.err = r.faulted(v); r.err == nil {
-			r.err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+		fault, ok := v.(*troupe.PanicError)
+		if c, in := r.inCall().(*Call); !ok || !in || fault != c.fault { // else it is that of the call
+			fault = &troupe.PanicError{Value: v, Stack: debug.Stack()}
 		}
+		r.err = fault
 	case !r.returned:
 		r.err = &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
 	default:
