@@ -38,7 +38,8 @@ func TestExampleModulePasses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds another module")
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "./...")
+	// Vet would read the source of all that the module depends on. CI vets the module.
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "./...")
 	cmd.Dir = jobtests
 	// What this test's binary is compiled like has no say: as a release is, troupe is compiled once for all such modules.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-trimpath")
