@@ -119,7 +119,7 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 	effects, open, number := 0, 0, 0 // open is the index of the number of arguments of the last effect
 	queue, scheduled := "", false
 	var into *job.Join
-	var counts countArgs
+	var counts []job.Counted
 	var leaving *job.Rules // of the last effect, if the arguments end with it
 	rulesAt, rulesEnd := 0, 0
 	for _, i := range g.moves {
@@ -209,38 +209,15 @@ func (p *index) effectArgs(todo []moving, g *moveGroup, names *[]string, args []
 			args = append(args, h.Fields...)
 			effects, number = effects+1, pushMax+1
 		}
-		counts.add(m.Effects.Count)
+		if c := m.Effects.Count; c != nil {
+			counts = job.AddCount(counts, *c)
+		}
 	}
-	args, n := counts.appendTo(args)
-	args[count] = effects + n
+	for _, c := range counts {
+		args = append(append(args, "count", 3+len(c.Indexes), c.ID, string(c.Event), c.Due), c.Indexes...)
+	}
+	args[count] = effects + len(counts)
 	return args
-}
-
-// countArgs are what a group of moves counts in batches: each batch once for each event, with the latest time of the jobs.
-type countArgs []counted
-
-type counted struct {
-	job.Count
-	indexes []any
-}
-
-func (all *countArgs) add(c *job.Count) {
-	if c == nil {
-		return
-	}
-	i := slices.IndexFunc(*all, func(o counted) bool { return o.ID == c.ID && o.Event == c.Event })
-	if i < 0 {
-		i, *all = len(*all), append(*all, counted{Count: *c})
-	}
-	of := &(*all)[i]
-	of.Due, of.indexes = max(of.Due, c.Due), append(of.indexes, c.Index)
-}
-
-func (all countArgs) appendTo(args []any) ([]any, int) {
-	for _, c := range all {
-		args = append(append(args, "count", 3+len(c.indexes), c.ID, string(c.Event), c.Due), c.indexes...)
-	}
-	return args, len(all)
 }
 
 // known is the name of a queue that may be new to the set of all queues; "" where that is in another slot.

@@ -2,7 +2,6 @@ package job
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -151,24 +150,37 @@ func JoinBatch(ctx context.Context, rdb redis.UniversalClient, j *Join, token st
 	return joinScript.Run(ctx, rdb, []string{keys.Batch(j.ID), keys.Pushed(token)}, args...).Text()
 }
 
+// Counted is what is counted of jobs of one batch.
+type Counted struct {
+	ID      string
+	Event   BatchEvent
+	Due     float64 // the latest of theirs
+	Indexes []any
+}
+
+// AddCount adds c to what is counted of its batch and event.
+func AddCount(all []Counted, c Count) []Counted {
+	i := slices.IndexFunc(all, func(o Counted) bool { return o.ID == c.ID && o.Event == c.Event })
+	if i < 0 {
+		i, all = len(all), append(all, Counted{ID: c.ID, Event: c.Event})
+	}
+	all[i].Due, all[i].Indexes = max(all[i].Due, c.Due), append(all[i].Indexes, c.Index)
+	return all
+}
+
 // CountBatch counts jobs in their batches in a step of its own.
 func CountBatch(ctx context.Context, rdb redis.UniversalClient, counts ...Count) error {
-	slices.SortFunc(counts, func(a, b Count) int {
-		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(string(a.Event), string(b.Event)))
-	})
-	for len(counts) > 0 {
-		n := 1
-		for n < len(counts) && n < 1000 && counts[n].ID == counts[0].ID && counts[n].Event == counts[0].Event {
-			n++
+	var all []Counted
+	for _, c := range counts {
+		all = AddCount(all, c)
+	}
+	for _, c := range all {
+		for indexes := range slices.Chunk(c.Indexes, 1000) {
+			args := append([]any{c.ID, string(c.Event)}, indexes...)
+			if err := countScript.Run(ctx, rdb, []string{keys.Batch(c.ID)}, args...).Err(); err != nil {
+				return fmt.Errorf("count jobs of batch %s: %w", c.ID, err)
+			}
 		}
-		args := []any{counts[0].ID, string(counts[0].Event)}
-		for _, c := range counts[:n] {
-			args = append(args, c.Index)
-		}
-		if err := countScript.Run(ctx, rdb, []string{keys.Batch(counts[0].ID)}, args...).Err(); err != nil {
-			return fmt.Errorf("count jobs of batch %s: %w", counts[0].ID, err)
-		}
-		counts = counts[n:]
 	}
 	return nil
 }
