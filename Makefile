@@ -23,10 +23,10 @@ TEST = go test -vet=off -timeout $(TIMEOUT) -p $$(($$(getconf _NPROCESSORS_ONLN)
 # The interpreter that runs Redis's scripts in virtual time has one goroutine each: to look
 # for its races takes a fifth of the time, and finds none of ours.
 RACE = CGO_ENABLED=1 $(TEST) -race -gcflags=github.com/yuin/gopher-lua/...=-race=false
-# These start programs, compile, compare texts, or have few goroutines of their own: without the race detector, but
+# These start programs, compile, compare texts, or have few or no goroutines of their own: without the race detector, but
 # in check-long, and beside those with it. What they compile is compiled as a release is: once.
 PLAIN = CGO_ENABLED=0 GOFLAGS=-trimpath $(TEST)
-PLAINLY = (troupehq/troupe|/troupe/(cmd/troupe|deploy|handler|inspect|sched|supervisor/internal/only64|examples/.*|internal/(config|console/.*|periodic|proof/(conformance|docblocks|e2e|scaletest)|tool/.*)|web|wire/.*))$$
+PLAINLY = (troupehq/troupe|/troupe/(cmd/troupe|deploy|event|handler|inspect|retry|sched|supervisor/internal/only64|examples/.*|internal/(args|config|console/.*|errchain|flight|jitter|keys|periodic|proof/(claimmodel|conformance|docblocks|e2e|scaletest)|rights|scores|script|tool/.*|wirejson|words)|testkit/script|web|web/internal/(draw|proxies)|wire/.*))$$
 test: setup
 ifdef TROUPE_LONG
 	$(RACE) ./...
