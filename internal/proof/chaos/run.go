@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,6 +66,7 @@ type storm struct {
 	counts map[string]int
 	later  []delayed
 	deck   []string
+	met    bool         // a kill has met a job that ran
 	frozen map[int]bool // slots
 	redis  servers
 
@@ -127,7 +129,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	for range 4 {
 		pushers.Go(func() { s.push(ctx, push, began) })
 	}
-	for next := began.Add(time.Second); time.Since(began) < cfg.Duration; time.Sleep(5 * time.Millisecond) { // the pace of the faults
+	for next := began.Add(time.Second); !s.enough(time.Since(began)); time.Sleep(5 * time.Millisecond) { // the pace of the faults
 		s.due(time.Now())
 		s.revive()
 		if time.Now().After(next) {
@@ -163,6 +165,20 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	return rep
 }
 
+// enough reports whether faults have happened for long enough: for Duration, and on a slow machine for up to three times
+// that until each kind has happened and a kill has met a job that ran.
+func (s *storm) enough(took time.Duration) bool {
+	if took < s.cfg.Duration || took > 3*s.cfg.Duration {
+		return took >= s.cfg.Duration
+	}
+	for what := range deck {
+		if s.counts[what] == 0 {
+			return false
+		}
+	}
+	return s.met
+}
+
 // faulty reports whether the way of a slot delays and cuts: that of every other daemon, and of the pushers.
 func (s *storm) faulty(slot int) bool { return slot%2 == 1 || slot == s.cfg.Daemons }
 
@@ -186,6 +202,21 @@ func (s *storm) start(slot int) {
 func (d *daemon) worked() bool {
 	info, err := os.Stat(d.file)
 	return err == nil && info.Size() > 0
+}
+
+// cutOff reports whether the daemon, which was killed, had a job that ran.
+func (d *daemon) cutOff() bool {
+	text, _ := os.ReadFile(d.file) // none: it had begun no job
+	begun, ended := 0, 0
+	for line := range bytes.Lines(text) {
+		switch line[0] {
+		case 's':
+			begun++
+		case 'd', 'f', 'i':
+			ended++
+		}
+	}
+	return begun > ended
 }
 
 // fault lets one thing go wrong: the next of a shuffled deck that can happen now.
@@ -223,6 +254,7 @@ func (s *storm) strike(what string, slot int) bool {
 	case "kill":
 		d.p.Dull = true
 		d.p.Kill()
+		s.met = s.met || d.cutOff()
 		s.start(slot)
 	case "pause":
 		if d.paused || !d.p.Running() {
