@@ -18,7 +18,7 @@ const (
 	batchBytes = 16 << 20
 )
 
-// batch is rows that are pushed together.
+// batch is rows that are pushed together. It has nothing to do with the batches that count jobs.
 type batch struct {
 	token  string
 	number int64
@@ -26,7 +26,7 @@ type batch struct {
 	rows   []client.Row // in the order in which they are pushed
 }
 
-// numbered tells whether a batch is open. Its ORDER and LIMIT have the database use the index, which knows nothing yet of
+// numbered tells whether rows have a number and are not finished. Its ORDER and LIMIT have the database use the index, which knows nothing yet of
 // how few rows have a number.
 const numbered = "(SELECT id FROM troupe_outbox WHERE batch IS NOT NULL AND done IS NULL ORDER BY batch, id LIMIT 1) IS NOT NULL"
 
