@@ -335,11 +335,10 @@ func (r *Run) caught() {
 	v := recover()
 	switch {
 	case v != nil:
-		fault, ok := v.(*troupe.PanicError)
-		if c, in := r.inCall().(*Call); !ok || !in || fault != c.fault { // else it is that of the call
-			fault = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+		r.err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+		if c, ok := r.inCall().(*Call); ok && v == any(c.fault) {
+			r.err = c.fault
 		}
-		r.err = fault
 	case !r.returned:
 		r.err = &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
 	default:
