@@ -33,10 +33,13 @@ ifdef TROUPE_LONG
 else
 	@$(MAKE) --no-print-directory -k -j2 test-race test-plain
 endif
+# What takes longest starts first, so that nothing long is left when all else is done.
+FIRST_RACE = ./actors ./testkit ./fetch ./internal/proof/sim ./internal/proof/chaos
+FIRST_PLAIN = ./cmd/troupe ./internal/proof/conformance ./web ./internal/proof/docblocks
 test-race:
-	$(RACE) $$(go list ./... | grep -vE '$(PLAINLY)')
+	$(RACE) $(FIRST_RACE) $$(go list ./... | grep -vE '$(PLAINLY)')
 test-plain:
-	$(PLAIN) $$(go list ./... | grep -E '$(PLAINLY)')
+	$(PLAIN) $(FIRST_PLAIN) $$(go list ./... | grep -E '$(PLAINLY)')
 
 # A fleet in virtual time, with faults by seed: docs/proof.md.
 SEEDS ?= 1000
