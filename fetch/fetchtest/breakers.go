@@ -255,6 +255,46 @@ func olderFirst(r *rig) {
 	r.close(f)
 }
 
+// olderOnce: a job is let in once where two rules hold older ones of each other.
+func olderOnce(r *rig) {
+	r.limit("wide", "2")
+	r.limit("narrow", "1")
+	names := r.push("a", 5)
+	f := r.fetcher(fetch.Strict{"a"})
+	u := r.take(f, 5)
+	first, _ := r.asks(f, u[:1], "wide")
+	second, _ := r.asks(f, u[1:2], "wide", "narrow")
+	r.asks(f, u[2:3], "wide")
+	r.asks(f, u[3:4], "narrow", "wide")
+	r.asks(f, u[4:], "wide", "narrow")
+	r.settle(f, r.leaving(first[0]), r.leaving(second[0]))
+	equal(r.t, "let in", r.queued("a"), []string{names[3], names[2]})
+	equal(r.t, "held", append(r.held("narrow"), r.held("wide")...), names[4:])
+	r.close(f)
+}
+
+// olderBlocked: a job that waits for an older one of another rule comes in when that finds no room in a third; nobody passes it.
+func olderBlocked(r *rig) {
+	for _, rule := range []string{"one", "two", "third"} {
+		r.limit(rule, "1")
+	}
+	names := r.push("a", 5)
+	f := r.fetcher(fetch.Strict{"a"})
+	u := r.take(f, 5)
+	first, _ := r.asks(f, u[:1], "one", "two")
+	third, _ := r.asks(f, u[1:2], "third")
+	r.asks(f, u[2:3], "two", "third")
+	r.asks(f, u[3:4], "one", "two")
+	r.asks(f, u[4:], "one")
+	r.settle(f, r.leaving(first[0]))
+	equal(r.t, "let in", r.queued("a"), names[3:4])
+	equal(r.t, "held by one", r.held("one"), names[4:])
+	equal(r.t, "held by two", r.held("two"), nil)
+	equal(r.t, "held by the third", r.held("third"), names[2:3])
+	r.settle(f, r.leaving(third[0]))
+	r.close(f)
+}
+
 // askedRest: a job has its rule rest, and an operator ends that. A limit without a breaker does not rest.
 func askedRest(r *rig) {
 	r.limit("api", "5 1 breaker 0 100")

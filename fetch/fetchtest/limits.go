@@ -36,6 +36,8 @@ func Limits(t *testing.T, h Harness) {
 		"ahead of a breaker":     aheadOfBreaker,
 		"older ones elsewhere":   olderElsewhere,
 		"older ones first":       olderFirst,
+		"older ones once":        olderOnce,
+		"older ones blocked":     olderBlocked,
 		"a rest that is asked":   askedRest,
 		"a probe that dies":      deadProbe,
 	} {

@@ -169,12 +169,12 @@ local function older(r, age)
 end
 
 -- onTheirWay tells whether jobs of a rate that were let in are to start before others are let in. What is let in is popped first, so
--- where workers, and no tokens, are short, others wait until the last has started, but not for longer than 10 seconds.
+-- where workers, and no tokens, are short, others wait until the last has started, but not for longer than 1.5 seconds.
 local function onTheirWay(r)
   local n = numeric(pcall('ZCARD', r.slots))
   if r.every > 0 or n == 0 then return n >= r.way end
   local first = pcall('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
-  return n >= r.way or not text(first) and tonumber(first[2] or nil) > now() + 50
+  return n >= r.way or not text(first) and tonumber(first[2] or nil) > now() + 59.5
 end
 
 -- due has the leader look at a rule that holds jobs when room can come by itself, and tells it when that is sooner than it was.
@@ -188,7 +188,7 @@ local function due(r)
   local first = room(r) > 0 and {'', now() + 1} or pcall('ZRANGE', r.slots, '0', '0', 'WITHSCORES')
   if r.every then
     local token = r.back - (r.limit - 1) * r.every
-    first = {'', token <= now() and onTheirWay(r) and now() + 1 or token}
+    first = {'', token <= now() and onTheirWay(r) and now() + 0.5 or token}
   end
   if ends(r) > now() then first = {'', ends(r)} end
   if not text(first) and first[2] then at = math.min(at, math.max(tonumber(first[2]), now() + 0.002)) end
@@ -232,12 +232,19 @@ local function letIn(r, most, force)
       end
       if #all == 0 then
         pcall('ZADD', r.held, stamp(now()), some[i])
+      elseif full and room(full) > 0 and #ready > 0 then
+        break -- those first
       elseif full then
-        local n = room(full) > 0 and letIn(full, 1) or 0 -- older ones of that
+        local first = older(full, some[i + 1]) and full.oldest
+        local n = room(full) > 0 and letIn(full, 1) or 0 -- the older one of that, which may be held by a third then
         count = count + n
-        if n > 0 then break end
-        if not hold(full, some[i + 1], some[i]) then pcall('ZREM', r.held, some[i]) end
+        local goes = n == 0 and (older(full, some[i + 1]) and full.oldest) == first
+        if goes and not hold(full, some[i + 1], some[i]) then
+          pcall('ZREM', r.held, some[i])
+          r.oldest = nil
+        end
         due(full)
+        if not goes then break end -- this one is looked at again
       else
         if pcall('SISMEMBER', 'paused', what[2]) == 1 then all = {} end -- it waits there, without slots
         for _, o in ipairs(all) do

@@ -269,7 +269,7 @@ func (b *book) noteAsked(o *owner, words []string) {
 func (b *book) hasAsked(o *owner, s *state) {
 	may, asked := s.asked[o.name]
 	delete(s.asked, o.name)
-	if !may && b.w.fell.IsZero() {
+	if !may && b.w.fell.IsZero() && (asked || s.copies == 0) { // two copies of it may begin in one call
 		why := "while a limit rests"
 		if !asked {
 			why = "and has not asked its limits"

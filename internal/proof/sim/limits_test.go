@@ -393,7 +393,7 @@ func (b *book) lookAtHeld(r *rule, words []string) {
 			h, _ := job.ParseHeld(member)
 			s := b.jobs[jobOf(string(h.Payload))]
 			if slices.Contains(b.where[s.name], h.List) && age != r.had[oldest] {
-				b.fails(r, "%s is let in, and an older one is held", s.name)
+				b.fails(r, "%s is let in, and an older one is held: %.200s", s.name, oldest)
 			}
 		}
 	}
@@ -524,7 +524,7 @@ func (b *book) readAgain(r *rule) {
 
 // slotsOf judges that a run has its slots. One of a process to which something has happened need not have them.
 func (b *book) slotsOf(run *ruled) {
-	if run.twice || run.p.dead || run.p.stopping || len(run.p.fenced) > 0 || !b.w.fell.IsZero() || time.Since(run.p.faulted) < slotLife+2*limitsBeat {
+	if run.twice || run.s.copies > 0 || run.p.dead || run.p.stopping || len(run.p.fenced) > 0 || !b.w.fell.IsZero() || time.Since(run.p.faulted) < slotLife+2*limitsBeat {
 		return
 	}
 	for _, r := range run.rules {
