@@ -43,7 +43,7 @@ func before(c int) (all []int) {
 }
 
 // rolledBack is how often a job may have come back to a replica that was promoted: a run of it ended, or was fetched, when
-// the replica was cut off; or it was fetched and held. It comes back in each place where the replica has it. With absent it is one that the replica does
+// the replica was cut off; or it was fetched, and held or not begun. It comes back in each place where the replica has it. With absent it is one that the replica does
 // not have either, since its push is forgotten: its process, if it has not heard of its ack, acks it again, with all that it has pushed.
 func (s *storm) rolledBack(n int, of []*run, absent bool) (times int) {
 	for _, sp := range s.spans {
@@ -61,6 +61,9 @@ func (s *storm) rolledBack(n int, of []*run, absent bool) (times int) {
 			if !r.start.After(to) && (r.end.IsZero() || r.end.After(from)) {
 				reached++
 			}
+		}
+		if at, ok := s.accepted[n]; ok && at.Before(sp.to) && (len(of) == 0 || of[0].start.After(sp.from)) {
+			reached++ // a process may have had it in hand, and not have begun it: it writes back what the replica has in its queue
 		}
 		times += min(copies, reached)
 	}
