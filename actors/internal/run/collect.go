@@ -143,9 +143,9 @@ func (c *Call) Execute() (again bool) {
 	v, began := c.First().env, time.Now()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	group := job.NewGroup(cancel)
-	for key, value := range map[any]any{loggerKey: &v.Log, jobctx.Goroutines{}: group, jobctx.Client{}: v.Client} {
-		ctx = context.WithValue(ctx, key, value)
-	}
+	ctx = context.WithValue(ctx, loggerKey, &v.Log)
+	ctx = context.WithValue(ctx, jobctx.Goroutines{}, group)
+	ctx = context.WithValue(ctx, jobctx.Client{}, v.Client)
 	var open atomic.Int64
 	open.Store(int64(len(c.members)))
 	jobs := make([]any, len(c.members))
