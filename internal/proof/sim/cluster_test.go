@@ -142,6 +142,10 @@ func (b *book) firstStep(g gap, words []string, s *state, old, came []string) {
 		dead := keysOf(words)[0] == keys.Dead
 		still := slices.DeleteFunc(slices.Clone(old), s.between)
 		g.from = cmp.Or(b.claimOf(g.by, dead, still), b.claimOf(g.by, dead, old))
+		if len(still) < len(old) && g.from != "" && b.claimOf(g.by, dead, still) == g.from {
+			s.hits++ // the process has it twice, and this may be the step of either
+		}
+		g.late = g.late || b.claims(g.by, old) > 1
 	case "lpush", "zadd":
 		ways := 0
 		for _, place := range old {

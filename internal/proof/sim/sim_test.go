@@ -160,7 +160,7 @@ func TestSeedsThatWereMisjudged(t *testing.T) {
 	for _, s := range []int{938, 1391} {
 		isWell(s, batchedPlans.Example(s))
 	}
-	for _, s := range []int{1906, 40838, 41368, 42272, 42947, 43647, 44438, 45723, 48909, 50039, 54183} {
+	for _, s := range []int{1906, 40838, 41368, 42272, 42947, 43647, 44438, 45723, 48909, 50039, 54183, 63754, 64084, 64539} {
 		isWell(s, healthyPlans.Example(s))
 	}
 }
