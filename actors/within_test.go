@@ -136,7 +136,7 @@ func TestAJobWhoseChildIsRefusedWaits(t *testing.T) {
 		k.PushClass("Other", nil)
 	}
 	k.Await("the others have run", func() bool { return ran.Load() == 20 })
-	harness.Equal(t, "in progress", inProgress(t, rdb), 5)
+	k.Await("the others are acked", func() bool { return inProgress(t, rdb) == 5 })
 	rdb.Del(ctx, "queue:low")
 	k.Await("all are done", k.Settled)
 	harness.Equal(t, "children", rdb.LLen(ctx, "queue:low").Val(), 5)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,15 @@ func TestNestedBatchesUnderKills(t *testing.T) {
 		testkit.Await(t, "some more have run", func() bool { return seen() >= (kill+1)*members/4+rand.IntN(members/8) })
 		killOne(kill)
 	}
+	lastBegins := func(callback string) { // of all jobs: one look at what is left may miss a job that moves
+		t.Helper()
+		harness.AwaitFor(t, 2*time.Minute, "the last callback has begun", func() bool {
+			return slices.ContainsFunc(harness.Must(batchEvents(rec.all()))(t), func(e batchEvent) bool {
+				return e.Of == "top" && e.What == "start" && e.Callback == callback
+			})
+		})
+	}
+	lastBegins("complete")
 	const dead = 3 // one of each first batch of the lowest
 	harness.AwaitFor(t, 2*time.Minute, "all but the dead are done", func() bool { return len(leftovers(t, rdb)) == dead })
 	harness.Equal(t, "dead", rdb.ZCard(ctx, "dead").Val(), dead)
@@ -63,6 +73,7 @@ func TestNestedBatchesUnderKills(t *testing.T) {
 		t.Fatalf("jobs retry: %d\n%s", code, retry.Stderr())
 	}
 	killOne(0)
+	lastBegins("success")
 	harness.AwaitFor(t, 2*time.Minute, "no job is left in Redis", func() bool { return len(leftovers(t, rdb)) == 0 })
 	testkit.RequireBatchState(t, rdb, id, inspect.BatchSucceeded)
 	rec.batches(t, paths, func(path, event string) int {
